@@ -1,0 +1,355 @@
+//! A cluster to put load on: in this process, or as processes of its own.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use dkvf_core::config::{Delay, Flush, NodeConfig, PeerFlush, ServerEntry};
+use dkvf_core::net::cluster::{Cluster, Configure, Layout};
+use dkvf_core::net::host::Listeners;
+use dkvf_core::net::status::ServerStatus;
+use dkvf_core::net::worker::Worker;
+use dkvf_core::net::{Address, control_request};
+use dkvf_core::node::VisibilitySample;
+use dkvf_core::storage::StoreOptions;
+use dkvf_core::{Protocol, ServerId, Topology};
+
+use crate::usage;
+
+/// How the servers of a run are configured.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Full copies of the data.
+    pub replicas: u16,
+    /// Parts of the key space.
+    pub partitions: u16,
+    /// The storage engine.
+    pub storage: String,
+    /// Where engines on disk keep their files; a folder per server is made in it.
+    pub data_directory: PathBuf,
+    /// When output is written.
+    pub flush: Flush,
+    /// When messages to other servers are written.
+    pub peer_flush: PeerFlush,
+    /// Delays of links, by server names.
+    pub delays: Vec<Delay>,
+    /// Clock skew by server name, in microseconds.
+    pub skews: Vec<(String, i64)>,
+    /// Properties of the protocol.
+    pub properties: Vec<(String, String)>,
+}
+
+impl ServerOptions {
+    /// Servers without delays or skew, with the protocol's own settings.
+    pub fn new(replicas: u16, partitions: u16, storage: &str, data_directory: PathBuf) -> Self {
+        ServerOptions {
+            replicas,
+            partitions,
+            storage: storage.to_owned(),
+            data_directory,
+            flush: Flush::Adaptive,
+            peer_flush: PeerFlush::Protocol,
+            delays: Vec::new(),
+            skews: Vec::new(),
+            properties: Vec::new(),
+        }
+    }
+}
+
+impl Configure for ServerOptions {
+    fn config(&self, id: ServerId, topology: &Topology) -> NodeConfig {
+        let member = topology.member(id);
+        let mut config = NodeConfig::new(&member.name);
+        (config.replica, config.partition) = (u32::from(member.replica), u32::from(member.partition));
+        config.flush = self.flush;
+        config.peer_flush = self.peer_flush;
+        config.delays.clone_from(&self.delays);
+        config.clock_skew_us = self.skews.iter().find(|(name, _)| *name == member.name).map_or(0, |(_, skew_us)| *skew_us);
+        config.storage.engine.clone_from(&self.storage);
+        config.storage.directory = Some(self.data_directory.join(&member.name));
+        for (key, value) in &self.properties {
+            config.protocol_properties.set(key, value);
+        }
+        config
+    }
+
+    fn store(&self, id: ServerId, topology: &Topology) -> StoreOptions {
+        StoreOptions {
+            engine: self.storage.clone(),
+            directory: Some(self.data_directory.join(&topology.member(id).name)),
+            node: id,
+            versions: dkvf_core::Versions::Multi,
+            properties: Default::default(),
+        }
+    }
+}
+
+/// The store options of a protocol's server: as configured, with the protocol's own number of versions.
+struct For<'a, P>(&'a ServerOptions, std::marker::PhantomData<P>);
+
+impl<P: Protocol> Configure for For<'_, P> {
+    fn config(&self, id: ServerId, topology: &Topology) -> NodeConfig {
+        self.0.config(id, topology)
+    }
+
+    fn store(&self, id: ServerId, topology: &Topology) -> StoreOptions {
+        StoreOptions { versions: P::VERSIONS, ..self.0.store(id, topology) }
+    }
+}
+
+/// A running cluster.
+pub trait Target {
+    /// Its members.
+    fn topology(&self) -> &Topology;
+    /// Where clients connect, by id.
+    fn client_addresses(&self) -> Vec<Address>;
+    /// How many workers run sessions.
+    fn session_workers(&self) -> usize;
+    /// The worker for the sessions of a replica.
+    fn session_worker(&self, replica: usize) -> &Worker;
+    /// Figures of all servers.
+    ///
+    /// # Errors
+    /// A server does not answer.
+    fn statuses(&self) -> anyhow::Result<Vec<ServerStatus>>;
+    /// The visibility samples since the last call, by server; empty if they cannot be had.
+    ///
+    /// # Errors
+    /// A server does not answer.
+    fn take_visibility(&self) -> anyhow::Result<Vec<Vec<VisibilitySample>>>;
+    /// CPU seconds so far of servers and of load.
+    fn cpu(&self) -> (f64, f64);
+    /// Peak memory in bytes.
+    fn peak_rss_bytes(&self) -> u64;
+    /// Which thread or process runs what.
+    fn layout(&self) -> &'static str;
+}
+
+/// All servers in this process.
+pub struct Embedded<P: Protocol>(Cluster<P>);
+
+impl<P: Protocol> Embedded<P> {
+    /// Starts them.
+    ///
+    /// # Errors
+    /// A server refuses.
+    pub fn start(options: &ServerOptions, layout: Layout) -> anyhow::Result<Self> {
+        let topology = Topology::grid(options.replicas, options.partitions);
+        Ok(Embedded(Cluster::start(topology, layout, &For::<P>(options, std::marker::PhantomData), true)?))
+    }
+}
+
+impl<P: Protocol> Target for Embedded<P> {
+    fn topology(&self) -> &Topology {
+        self.0.topology()
+    }
+
+    fn client_addresses(&self) -> Vec<Address> {
+        self.0.client_addresses().to_vec()
+    }
+
+    fn session_workers(&self) -> usize {
+        self.0.session_workers()
+    }
+
+    fn session_worker(&self, replica: usize) -> &Worker {
+        self.0.session_worker(replica)
+    }
+
+    fn statuses(&self) -> anyhow::Result<Vec<ServerStatus>> {
+        self.topology().ids().map(|id| self.0.status(id)).collect()
+    }
+
+    fn take_visibility(&self) -> anyhow::Result<Vec<Vec<VisibilitySample>>> {
+        self.topology().ids().map(|id| self.0.take_visibility(id)).collect()
+    }
+
+    fn cpu(&self) -> (f64, f64) {
+        let threads = usage::thread_cpu();
+        let of = |role: &str| threads.iter().filter(|(name, _)| name.starts_with(role)).map(|(_, seconds)| seconds).sum();
+        (of("dkvf-replica"), of("dkvf-load"))
+    }
+
+    fn peak_rss_bytes(&self) -> u64 {
+        usage::peak_rss_bytes(None)
+    }
+
+    fn layout(&self) -> &'static str {
+        match self.0.layout() {
+            Layout::ReplicaLocal => "replica-local",
+            Layout::Split => "split",
+        }
+    }
+}
+
+/// Each server a process of its own, started from this program.
+pub struct Processes {
+    topology: Topology,
+    children: Vec<Child>,
+    clients: Vec<Address>,
+    controls: Vec<Address>,
+    workers: Vec<Worker>,
+    runtime: tokio::runtime::Runtime,
+    /// Holds the configuration files.
+    _directory: ScratchDirectory,
+}
+
+/// How long a server process may take to answer on its control port.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+
+impl Processes {
+    /// Starts `program server --config FILE` for each server.
+    ///
+    /// # Errors
+    /// A server does not start; its own words are in the error.
+    pub fn start<P: Protocol>(options: &ServerOptions, program: &std::path::Path) -> anyhow::Result<Self> {
+        let topology = Topology::grid(options.replicas, options.partitions);
+        let directory = ScratchDirectory::create()?;
+        let mut configs = Vec::new();
+        let mut reserved = Vec::new();
+        for id in topology.ids() {
+            let mut config = options.config(id, &topology);
+            config.protocol = Some(P::NAME.to_owned());
+            (config.client_port, config.server_port, config.control_port) = (0, 0, 0);
+            // The ports are known to everybody before anybody starts: they are taken now and given back just before.
+            let listeners = Listeners::bind(&config)?;
+            config.client_port = listeners.client.local_addr()?.port();
+            config.server_port = listeners.server.local_addr()?.port();
+            config.control_port = listeners.control.local_addr()?.port();
+            reserved.push(listeners);
+            configs.push(config);
+        }
+        let entries: Vec<ServerEntry> = configs
+            .iter()
+            .map(|config| {
+                let mut entry = ServerEntry::new(&config.name, config.bind.to_string(), config.server_port);
+                (entry.client_port, entry.control_port) = (Some(config.client_port), Some(config.control_port));
+                (entry.replica, entry.partition) = (config.replica, config.partition);
+                entry
+            })
+            .collect();
+        drop(reserved);
+        let address = |config: &NodeConfig, port: u16| Address::new(&config.bind.to_string(), port);
+        let clients = configs.iter().map(|config| address(config, config.client_port)).collect();
+        let controls = configs.iter().map(|config| address(config, config.control_port)).collect();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers = (0..topology.replicas().clamp(1, cores)).map(|index| Worker::start(index, &format!("dkvf-load-{index}"))).collect::<anyhow::Result<_>>()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let mut processes = Processes { topology, children: Vec::new(), clients, controls, workers, runtime, _directory: directory };
+        for mut config in configs {
+            config.connect_to = entries.iter().filter(|entry| entry.name != config.name).cloned().collect();
+            let file = processes._directory.0.join(format!("{}.xml", config.name));
+            std::fs::write(&file, config.to_xml()).with_context(|| format!("cannot write {}", file.display()))?;
+            let child = Command::new(program).arg("server").arg("--config").arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+            processes.children.push(child.with_context(|| format!("cannot start {}", program.display()))?);
+        }
+        processes.wait_until_up()?;
+        Ok(processes)
+    }
+
+    fn wait_until_up(&mut self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        while let Err(error) = self.statuses() {
+            for (child, member) in self.children.iter_mut().zip(self.topology.members()) {
+                if let Some(status) = child.try_wait()? {
+                    let mut words = String::new();
+                    if let Some(mut stderr) = child.stderr.take() {
+                        use std::io::Read;
+                        stderr.read_to_string(&mut words)?;
+                    }
+                    bail!("server {} ended with {status}: {}", member.name, words.trim());
+                }
+            }
+            if Instant::now() > deadline {
+                return Err(error.context(format!("the servers are not up after {START_TIMEOUT:?}")));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+}
+
+impl Target for Processes {
+    fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    fn client_addresses(&self) -> Vec<Address> {
+        self.clients.clone()
+    }
+
+    fn session_workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    fn session_worker(&self, replica: usize) -> &Worker {
+        &self.workers[replica % self.workers.len()]
+    }
+
+    fn statuses(&self) -> anyhow::Result<Vec<ServerStatus>> {
+        let ask = |address: &Address| -> anyhow::Result<ServerStatus> {
+            let answer = self.runtime.block_on(control_request(address, "GET", "/status", None))?;
+            serde_json::from_slice(&answer).context("a server's status makes no sense")
+        };
+        self.controls.iter().map(ask).collect()
+    }
+
+    fn take_visibility(&self) -> anyhow::Result<Vec<Vec<VisibilitySample>>> {
+        // The clocks of different processes have different origins.
+        Ok(Vec::new())
+    }
+
+    fn cpu(&self) -> (f64, f64) {
+        let servers = self.children.iter().map(|child| usage::process_cpu(child.id())).sum();
+        (servers, usage::thread_cpu().iter().filter(|(name, _)| name.starts_with("dkvf-load")).map(|(_, seconds)| seconds).sum())
+    }
+
+    fn peak_rss_bytes(&self) -> u64 {
+        usage::peak_rss_bytes(None) + self.children.iter().map(|child| usage::peak_rss_bytes(Some(child.id()))).sum::<u64>()
+    }
+
+    fn layout(&self) -> &'static str {
+        "processes"
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        for address in &self.controls {
+            // One that does not answer is killed below.
+            let _ = self.runtime.block_on(control_request(address, "POST", "/shutdown", None));
+        }
+        for child in &mut self.children {
+            let deadline = Instant::now() + Duration::from_secs(5);
+            while matches!(child.try_wait(), Ok(None)) && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A folder that is removed at the end.
+pub struct ScratchDirectory(pub PathBuf);
+
+impl ScratchDirectory {
+    /// Makes a new folder in the system's place for temporary files.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn create() -> anyhow::Result<Self> {
+        static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("dkvf-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(ScratchDirectory(path))
+    }
+}
+
+impl Drop for ScratchDirectory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,5 @@
+//! Compiles the metadata.
+
+fn main() -> anyhow::Result<()> {
+    dkvf_build::compile(&["src/primary.proto"])
+}
