@@ -48,7 +48,8 @@ impl Protocol for Cops {
     type Server = CopsServer;
     type Client = CopsClient;
     const VERSIONS: Versions = Versions::Single;
-    const PEER_FLUSH: PeerFlush = PeerFlush::Lazy;
+    // A write becomes visible only after its checks were answered, one hop per link of a chain of dependent writes.
+    const PEER_FLUSH: PeerFlush = PeerFlush::Eager;
 
     fn claims() -> Claims {
         Claims {
