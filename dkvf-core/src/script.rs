@@ -18,8 +18,8 @@ use prost::Message as _;
 
 use crate::config::{NodeConfig, Properties};
 use crate::{
-    Client, ClientContext, ClientId, ClientPort, Code, Message, Metadata, Node, NodeError, NodeOptions, Now, Outcome, Output, Protocol, Reason, ServerId,
-    Topology,
+    Client, ClientContext, ClientId, ClientPort, Code, Message, Metadata, Node, NodeError,
+    NodeOptions, Now, Outcome, Output, Protocol, Reason, ServerId, Topology,
 };
 
 type RequestOf<P> = <<P as Protocol>::Metadata as Metadata>::ClientMessage;
@@ -36,7 +36,9 @@ const STRANGER: u32 = 0x00ff_ffff;
 /// The `i`-th key of partition `partition`: `k<number>`.
 pub fn key_in_partition(topology: &Topology, partition: usize, i: usize) -> Key {
     let keys = (0u64..).map(|number| Key::from(format!("k{number}")));
-    keys.filter(|key| topology.partition_of(key) == partition).nth(i).expect("invariant: every partition has keys without end")
+    keys.filter(|key| topology.partition_of(key) == partition)
+        .nth(i)
+        .expect("invariant: every partition has keys without end")
 }
 
 /// Where something is on its way, in order.
@@ -94,7 +96,13 @@ pub struct ScriptOptions {
 
 impl Default for ScriptOptions {
     fn default() -> Self {
-        ScriptOptions { node: NodeOptions { strict: true, ..NodeOptions::default() }, properties: Properties::default() }
+        ScriptOptions {
+            node: NodeOptions {
+                strict: true,
+                ..NodeOptions::default()
+            },
+            properties: Properties::default(),
+        }
     }
 }
 
@@ -127,7 +135,8 @@ struct Session<P: Protocol> {
 }
 
 /// The text of the client at work; it gives the client back.
-type Running<P> = Pin<Box<dyn Future<Output = (<P as Protocol>::Client, Outcome<Vec<Option<Value>>>)>>>;
+type Running<P> =
+    Pin<Box<dyn Future<Output = (<P as Protocol>::Client, Outcome<Vec<Option<Value>>>)>>>;
 
 /// The client side of what is on its way.
 struct Port<M: Metadata> {
@@ -141,7 +150,13 @@ struct Mail<M: Metadata> {
 }
 
 impl<M: Metadata> ClientPort<M> for Port<M> {
-    fn send(&self, session: u32, server: ServerId, request: u64, message: M::ClientMessage) -> Result<(), Reason> {
+    fn send(
+        &self,
+        session: u32,
+        server: ServerId,
+        request: u64,
+        message: M::ClientMessage,
+    ) -> Result<(), Reason> {
         let mail = &mut self.sessions.borrow_mut()[session as usize];
         mail.last = Some((server, request, message.clone()));
         mail.requests.push_back((server, request, message));
@@ -149,7 +164,10 @@ impl<M: Metadata> ClientPort<M> for Port<M> {
     }
 
     fn poll(&self, session: u32, request: u64, _waker: &Waker) -> Poll<Outcome<M::ClientReply>> {
-        self.sessions.borrow_mut()[session as usize].answers.remove(&request).map_or(Poll::Pending, Poll::Ready)
+        self.sessions.borrow_mut()[session as usize]
+            .answers
+            .remove(&request)
+            .map_or(Poll::Pending, Poll::Ready)
     }
 
     fn now_us(&self) -> u64 {
@@ -162,18 +180,25 @@ impl<M: Metadata> ClientPort<M> for Port<M> {
 impl<P: Protocol> Script<P> {
     /// A cluster of `replicas` by `partitions` servers with memory stores and equal clocks.
     pub fn new(replicas: u16, partitions: u16) -> Self {
-        Script::with(Topology::grid(replicas, partitions), &ScriptOptions::default())
+        Script::with(
+            Topology::grid(replicas, partitions),
+            &ScriptOptions::default(),
+        )
     }
 
     /// A cluster with options.
     pub fn with(topology: Topology, options: &ScriptOptions) -> Self {
-        let now = Now { clock_us: START_US, monotonic_us: 0 };
+        let now = Now {
+            clock_us: START_US,
+            monotonic_us: 0,
+        };
         let node = |id: ServerId| {
             let name = &topology.member(id).name;
             let mut config = NodeConfig::new(name.clone());
             config.protocol_properties = options.properties.clone();
             let store = Box::new(MemoryStore::new(id, P::VERSIONS));
-            Node::new(&config, topology.clone(), id, store, now, options.node).unwrap_or_else(|error| panic!("node {name} does not start: {error:#}"))
+            Node::new(&config, topology.clone(), id, store, now, options.node)
+                .unwrap_or_else(|error| panic!("node {name} does not start: {error:#}"))
         };
         let nodes: Vec<_> = topology.ids().map(node).collect();
         Script {
@@ -182,7 +207,9 @@ impl<P: Protocol> Script<P> {
             topology,
             now_us: 0,
             links: BTreeMap::new(),
-            port: Rc::new(Port { sessions: RefCell::default() }),
+            port: Rc::new(Port {
+                sessions: RefCell::default(),
+            }),
             sessions: Vec::new(),
             strange_requests: 0,
             counts: BTreeMap::new(),
@@ -223,12 +250,20 @@ impl<P: Protocol> Script<P> {
         count
     }
 
-    fn visit_versions(&self, id: ServerId, key: &[u8], mut visit: impl FnMut(&<P::Metadata as Metadata>::Record)) {
+    fn visit_versions(
+        &self,
+        id: ServerId,
+        key: &[u8],
+        mut visit: impl FnMut(&<P::Metadata as Metadata>::Record),
+    ) {
         let mut visit = |record: &_| {
             visit(record);
             ControlFlow::Continue(())
         };
-        self.node(id).store().newer(Table::MAIN, key, VersionKey(0), &mut visit).expect("invariant: a memory store does not fail");
+        self.node(id)
+            .store()
+            .newer(Table::MAIN, key, VersionKey(0), &mut visit)
+            .expect("invariant: a memory store does not fail");
     }
 
     /// Messages parked at any node.
@@ -240,17 +275,22 @@ impl<P: Protocol> Script<P> {
     pub fn fingerprint(&self) -> u64 {
         let mut bytes = BytesMut::new();
         for (id, node) in self.topology.ids().zip(&self.nodes) {
-            let state = postcard::to_stdvec(node.server()).expect("invariant: a server's state can be encoded");
+            let state = postcard::to_stdvec(node.server())
+                .expect("invariant: a server's state can be encoded");
             bytes.extend_from_slice(&state);
             let mut keys = Vec::new();
-            let scanned = node.store().scan(Table::MAIN, b"", None, &mut |_| false, &mut |key, _| {
-                keys.push(Key::copy_from_slice(key));
-                ControlFlow::Continue(())
-            });
+            let scanned =
+                node.store()
+                    .scan(Table::MAIN, b"", None, &mut |_| false, &mut |key, _| {
+                        keys.push(Key::copy_from_slice(key));
+                        ControlFlow::Continue(())
+                    });
             scanned.expect("invariant: a memory store does not fail");
             for key in keys {
                 bytes.extend_from_slice(&key);
-                self.visit_versions(id, &key, |record| bytes.extend_from_slice(&record.encode_to_vec()));
+                self.visit_versions(id, &key, |record| {
+                    bytes.extend_from_slice(&record.encode_to_vec())
+                });
             }
         }
         for message in self.links.values().flatten() {
@@ -275,7 +315,11 @@ impl<P: Protocol> Script<P> {
     }
 
     fn next_tick(&self) -> Option<(u64, ServerId)> {
-        self.topology.ids().zip(&self.nodes).filter_map(|(id, node)| Some((node.next_tick_us()?, id))).min()
+        self.topology
+            .ids()
+            .zip(&self.nodes)
+            .filter_map(|(id, node)| Some((node.next_tick_us()?, id)))
+            .min()
     }
 
     fn tick(&mut self, id: ServerId) {
@@ -291,7 +335,10 @@ impl<P: Protocol> Script<P> {
     }
 
     fn now(&self, id: ServerId) -> Now {
-        Now { clock_us: (START_US + self.now_us).saturating_add_signed(self.skews_us[id.index()]), monotonic_us: self.now_us }
+        Now {
+            clock_us: (START_US + self.now_us).saturating_add_signed(self.skews_us[id.index()]),
+            monotonic_us: self.now_us,
+        }
     }
 
     // ---- Sessions ----
@@ -299,10 +346,25 @@ impl<P: Protocol> Script<P> {
     /// A new session, bound to `replica`.
     pub fn session(&mut self, replica: u16) -> u32 {
         let session = self.sessions.len() as u32;
-        self.port.sessions.borrow_mut().push(Mail { requests: VecDeque::new(), last: None, answers: BTreeMap::new() });
-        let mut client = P::Client::new(ClientContext::new(self.port.clone(), self.topology.clone(), session, replica));
+        self.port.sessions.borrow_mut().push(Mail {
+            requests: VecDeque::new(),
+            last: None,
+            answers: BTreeMap::new(),
+        });
+        let mut client = P::Client::new(ClientContext::new(
+            self.port.clone(),
+            self.topology.clone(),
+            session,
+            replica,
+        ));
         client.context().record_witnesses();
-        self.sessions.push(Session { client: Some(client), operation: None, finished: None, held: false, replies: VecDeque::new() });
+        self.sessions.push(Session {
+            client: Some(client),
+            operation: None,
+            finished: None,
+            held: false,
+            replies: VecDeque::new(),
+        });
         session
     }
 
@@ -366,7 +428,9 @@ impl<P: Protocol> Script<P> {
     /// # Panics
     /// As [`Script::get`].
     pub fn put(&mut self, session: u32, key: &Key, value: impl Into<Value>) -> Outcome<()> {
-        self.run(session, Operation::Put(key.clone(), value.into())).outcome.map(|_| ())
+        self.run(session, Operation::Put(key.clone(), value.into()))
+            .outcome
+            .map(|_| ())
     }
 
     /// Reads several keys as one snapshot. Delivers everything that is on its way.
@@ -385,7 +449,9 @@ impl<P: Protocol> Script<P> {
     }
 
     fn end(&mut self, session: u32) -> Finished {
-        self.take(session).unwrap_or_else(|| panic!("the operation of session {session} waits for more than its own messages"))
+        self.take(session).unwrap_or_else(|| {
+            panic!("the operation of session {session} waits for more than its own messages")
+        })
     }
 
     /// Sends the session's last request again, under the same number, as after a lost connection.
@@ -394,12 +460,19 @@ impl<P: Protocol> Script<P> {
     /// If it has sent none.
     pub fn repeat_request(&mut self, session: u32) {
         let mail = &mut self.port.sessions.borrow_mut()[session as usize];
-        let last = mail.last.clone().unwrap_or_else(|| panic!("session {session} has sent nothing"));
+        let last = mail
+            .last
+            .clone()
+            .unwrap_or_else(|| panic!("session {session} has sent nothing"));
         mail.requests.push_back(last);
     }
 
     /// Has a stranger, who follows no protocol, send one request. `None` if it is not answered at once.
-    pub fn ask(&mut self, server: ServerId, message: impl Into<RequestOf<P>>) -> Option<Result<ReplyOf<P>, Code>> {
+    pub fn ask(
+        &mut self,
+        server: ServerId,
+        message: impl Into<RequestOf<P>>,
+    ) -> Option<Result<ReplyOf<P>, Code>> {
         self.strange_requests += 1;
         let (now, client) = (self.now(server), ClientId::of(PROCESS, STRANGER));
         let node = &mut self.nodes[server.index()];
@@ -408,7 +481,11 @@ impl<P: Protocol> Script<P> {
         let outputs = node.take_outputs();
         for output in outputs {
             match output {
-                Output::Reply { client: ClientId(id), result, .. } if id == client.0 => answer = Some(result),
+                Output::Reply {
+                    client: ClientId(id),
+                    result,
+                    ..
+                } if id == client.0 => answer = Some(result),
                 output => self.route(server, output),
             }
         }
@@ -420,10 +497,20 @@ impl<P: Protocol> Script<P> {
 
     /// Where something is on its way, in order.
     pub fn channels(&self) -> Vec<Channel> {
-        let links = self.links.iter().filter(|(_, queue)| !queue.is_empty()).map(|((from, to), _)| Channel::Link(*from, *to));
+        let links = self
+            .links
+            .iter()
+            .filter(|(_, queue)| !queue.is_empty())
+            .map(|((from, to), _)| Channel::Link(*from, *to));
         let mail = self.port.sessions.borrow();
-        let requests = (0..).zip(mail.iter()).filter(|(_, mail)| !mail.requests.is_empty()).map(|(session, _)| Channel::Requests(session));
-        let replies = (0..).zip(&self.sessions).filter(|(_, session)| !session.replies.is_empty()).map(|(session, _)| Channel::Replies(session));
+        let requests = (0..)
+            .zip(mail.iter())
+            .filter(|(_, mail)| !mail.requests.is_empty())
+            .map(|(session, _)| Channel::Requests(session));
+        let replies = (0..)
+            .zip(&self.sessions)
+            .filter(|(_, session)| !session.replies.is_empty())
+            .map(|(session, _)| Channel::Replies(session));
         links.chain(requests).chain(replies).collect()
     }
 
@@ -462,7 +549,11 @@ impl<P: Protocol> Script<P> {
     }
 
     /// The messages on their way on a link, the oldest first.
-    pub fn queued(&self, from: ServerId, to: ServerId) -> impl Iterator<Item = &ServerMessageOf<P>> {
+    pub fn queued(
+        &self,
+        from: ServerId,
+        to: ServerId,
+    ) -> impl Iterator<Item = &ServerMessageOf<P>> {
         self.links.get(&(from, to)).into_iter().flatten()
     }
 
@@ -473,13 +564,20 @@ impl<P: Protocol> Script<P> {
 
     /// Loses the oldest message of a link, as a crash that the links do not hide would. Returns whether there was one.
     pub fn lose(&mut self, from: ServerId, to: ServerId) -> bool {
-        self.links.get_mut(&(from, to)).and_then(VecDeque::pop_front).is_some()
+        self.links
+            .get_mut(&(from, to))
+            .and_then(VecDeque::pop_front)
+            .is_some()
     }
 
     fn deliver_one(&mut self, channel: Channel) -> bool {
         match channel {
             Channel::Link(from, to) => {
-                let Some(message) = self.links.get_mut(&(from, to)).and_then(VecDeque::pop_front) else {
+                let Some(message) = self
+                    .links
+                    .get_mut(&(from, to))
+                    .and_then(VecDeque::pop_front)
+                else {
                     return false;
                 };
                 let now = self.now(to);
@@ -487,21 +585,32 @@ impl<P: Protocol> Script<P> {
                 self.carry_out(to, result);
             }
             Channel::Requests(session) => {
-                let request = self.port.sessions.borrow_mut()[session as usize].requests.pop_front();
+                let request = self.port.sessions.borrow_mut()[session as usize]
+                    .requests
+                    .pop_front();
                 let Some((server, request, message)) = request else {
                     return false;
                 };
                 self.count(Kind::Request, message.name(), 1);
                 let now = self.now(server);
-                let result = self.nodes[server.index()].client_message(now, 0, ClientId::of(PROCESS, session), request, message);
+                let result = self.nodes[server.index()].client_message(
+                    now,
+                    0,
+                    ClientId::of(PROCESS, session),
+                    request,
+                    message,
+                );
                 self.carry_out(server, result);
             }
             Channel::Replies(session) => {
-                let Some((request, result)) = self.sessions[session as usize].replies.pop_front() else {
+                let Some((request, result)) = self.sessions[session as usize].replies.pop_front()
+                else {
                     return false;
                 };
                 let answer = result.map_err(|code| Reason::Refused(code).into());
-                self.port.sessions.borrow_mut()[session as usize].answers.insert(request, answer);
+                self.port.sessions.borrow_mut()[session as usize]
+                    .answers
+                    .insert(request, answer);
                 self.poll(session);
             }
         }
@@ -515,7 +624,8 @@ impl<P: Protocol> Script<P> {
             moved = false;
             for session in 0..self.sessions.len() as u32 {
                 if !self.sessions[session as usize].held {
-                    moved |= self.deliver_one(Channel::Requests(session)) || self.deliver_one(Channel::Replies(session));
+                    moved |= self.deliver_one(Channel::Requests(session))
+                        || self.deliver_one(Channel::Replies(session));
                 }
             }
         }
@@ -530,7 +640,11 @@ impl<P: Protocol> Script<P> {
         if let Poll::Ready((mut client, outcome)) = running.as_mut().poll(&mut cx) {
             let witnesses = client.context().take_witnesses().into_vec();
             let operation = place.operation.take().map(|(operation, _)| operation);
-            place.finished = operation.map(|operation| Finished { operation, outcome, witnesses });
+            place.finished = operation.map(|operation| Finished {
+                operation,
+                outcome,
+                witnesses,
+            });
             place.client = Some(client);
         }
     }
@@ -548,12 +662,26 @@ impl<P: Protocol> Script<P> {
     fn route(&mut self, from: ServerId, output: Output<P::Metadata>) {
         match output {
             Output::Send { to, message, .. } => self.post(from, to, message),
-            Output::Broadcast { to, message, .. } => to.for_each(|to| self.post(from, to, message.clone())),
-            Output::Reply { client, request, slot, result, .. } => {
+            Output::Broadcast { to, message, .. } => {
+                to.for_each(|to| self.post(from, to, message.clone()))
+            }
+            Output::Reply {
+                client,
+                request,
+                slot,
+                result,
+                ..
+            } => {
                 self.nodes[from.index()].keep_reply(slot, request, result.clone());
                 if client.session() != STRANGER {
-                    self.count(Kind::Reply, result.as_ref().map_or("error", Message::name), 1);
-                    self.sessions[client.session() as usize].replies.push_back((request, result));
+                    self.count(
+                        Kind::Reply,
+                        result.as_ref().map_or("error", Message::name),
+                        1,
+                    );
+                    self.sessions[client.session() as usize]
+                        .replies
+                        .push_back((request, result));
                 }
             }
         }
