@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p dkvf-bench --bench handlers [-- --operations N] [PROTOCOL]`
 //!
-//! One server of two replicas; what it sends to the other is thrown away. For instructions instead of time:
+//! One server alone, whose timers run as often as its own time says, so that versions are pruned. For instructions instead of time:
 //! `valgrind --tool=callgrind` on the benchmark's binary, with one protocol and few operations.
 
 use std::cell::{Cell, RefCell};
@@ -48,11 +48,11 @@ impl Visitor for Measure {
     type Output = anyhow::Result<[f64; 2]>;
 
     fn visit<P: Protocol>(self) -> anyhow::Result<[f64; 2]> {
-        let topology = Topology::grid(2, 1);
+        let topology = Topology::grid(1, 1);
         let store = Box::new(MemoryStore::new(ServerId(0), P::VERSIONS));
         let now = Cell::new(Now { clock_us: 1 << 50, monotonic_us: 0 });
         let node = Node::<P::Server>::new(&NodeConfig::new("0_0"), topology.clone(), ServerId(0), store, now.get(), NodeOptions::default())?;
-        let port = Rc::new(Direct { node: RefCell::new(node), now, reply: RefCell::default() });
+        let port = Rc::new(Direct::<P> { node: RefCell::new(node), now, reply: RefCell::default() });
         let mut client = P::Client::new(ClientContext::new(port, topology, 0, 0));
         let keys: Vec<Key> = (0..KEYS).map(|number| format!("user{number:019}").into()).collect();
         let value = |number: usize| vec![number as u8; VALUE_BYTES].into();
@@ -85,9 +85,13 @@ struct Direct<P: Protocol> {
 impl<P: Protocol> ClientPort<P::Metadata> for Direct<P> {
     fn send(&self, _session: u32, _server: ServerId, request: u64, message: <P::Metadata as Metadata>::ClientMessage) -> Result<(), Reason> {
         let Now { clock_us, monotonic_us } = self.now.get();
+        // As if an operation took a microsecond.
         let now = Now { clock_us: clock_us + 1, monotonic_us: monotonic_us + 1 };
         self.now.set(now);
         let mut node = self.node.borrow_mut();
+        if node.next_tick_us().is_some_and(|due_us| due_us <= now.monotonic_us) {
+            node.tick(now).map_err(|error| Reason::NotSent(error.to_string()))?;
+        }
         node.client_message(now, 0, ClientId(1), request, message).map_err(|error| Reason::NotSent(error.to_string()))?;
         let mut outputs = node.take_outputs();
         for output in outputs.drain(..) {

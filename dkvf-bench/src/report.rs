@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use dkvf_check::Model;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
@@ -10,12 +11,26 @@ use serde::Serialize;
 pub struct Comparison {
     /// One per protocol and storage.
     pub runs: Vec<RunReport>,
+    /// Runs that failed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<RunFailure>,
     /// The seed of the workload.
     pub seed: u64,
     /// The source revision this program was built from.
     pub commit: String,
     /// Where it ran.
     pub machine: Machine,
+}
+
+/// A run without a result.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunFailure {
+    /// The protocol.
+    pub protocol: String,
+    /// The storage engine.
+    pub storage: String,
+    /// What went wrong.
+    pub error: String,
 }
 
 /// Where a run took place.
@@ -89,8 +104,10 @@ pub struct RunReport {
     pub generator_lag_us: u64,
     /// Peak resident memory of this process, and of server processes.
     pub peak_rss_bytes: u64,
-    /// Time of the load phase, in seconds.
+    /// Time of the load phase, in seconds, until every replica has all records.
     pub load_seconds: f64,
+    /// Records loaded per second.
+    pub load_records_s: f64,
     /// Anything people should know when they read the figures.
     pub notes: Vec<String>,
     /// The verdict on the recorded history.
@@ -149,7 +166,7 @@ pub struct CheckReport {
     pub model: String,
     /// The worst verdict: `satisfied`, `violated` or `unknown`.
     pub verdict: String,
-    /// Operations in the history.
+    /// Operations in the history; 0 if it could not be completed.
     pub operations: usize,
     /// Why it is not satisfied, for people.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -159,4 +176,12 @@ pub struct CheckReport {
     /// Where the history was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<String>,
+}
+
+impl CheckReport {
+    /// A check that has come to no verdict.
+    pub fn unknown(models: &[Model], explanation: &str) -> Self {
+        let names: Vec<&str> = models.iter().map(|model| model.name()).collect();
+        CheckReport { model: names.join(","), verdict: "unknown".to_owned(), operations: 0, explanation: explanation.to_owned(), seconds: 0.0, history: None }
+    }
 }

@@ -64,8 +64,9 @@ pub trait Observer {
     fn phase(&self, name: &str, total: u64);
     /// Progress within the phase.
     fn done(&self, done: u64);
-    /// Whether to end early, keeping what was measured.
-    fn interrupted(&self) -> bool;
+    /// How often the user asked to end early: the first time ends the run, keeping what was measured, and a second time its
+    /// check as well.
+    fn interrupts(&self) -> u32;
 }
 
 /// An observer that says nothing and never interrupts.
@@ -74,10 +75,15 @@ pub struct Silent;
 impl Observer for Silent {
     fn phase(&self, _name: &str, _total: u64) {}
     fn done(&self, _done: u64) {}
-    fn interrupted(&self) -> bool {
-        false
+    fn interrupts(&self) -> u32 {
+        0
     }
 }
+
+/// The user ended the run before anything was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("interrupted before anything was measured")]
+pub struct Interrupted;
 
 /// A run's result, and YCSB's lines for it.
 pub struct Finished {
@@ -87,8 +93,15 @@ pub struct Finished {
     pub ycsb: String,
 }
 
-/// Time for loaded or written data to reach every replica.
+/// Time for loaded or written data to reach every replica, and for anything at all to move.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time between two looks at the user, and at whether a phase has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Time that sessions have to finish their operations after the user's interrupt.
+const INTERRUPT_PATIENCE: Duration = Duration::from_secs(1);
+/// First and longest pause between two questions to the servers that were in vain.
+const POLL_PAUSE: Duration = Duration::from_millis(5);
+const POLL_PAUSE_MAX: Duration = Duration::from_millis(320);
 /// Sessions of the final reads are numbered below this in the history.
 const FINAL_SESSIONS: u32 = u32::MAX - 1;
 
@@ -100,7 +113,11 @@ pub fn run<P: Protocol>(options: &RunOptions, observer: &dyn Observer) -> anyhow
     usage::reset_peak();
     match &options.placement {
         Placement::Embedded(layout) => measure::<P>(options, observer, &Embedded::<P>::start(&options.servers, *layout)?),
-        Placement::Processes(program) => measure::<P>(options, observer, &Processes::start::<P>(&options.servers, program)?),
+        Placement::Processes(program) => {
+            observer.phase("starting", 0);
+            let servers = Processes::start::<P>(&options.servers, program, &|| observer.interrupts() > 0)?;
+            measure::<P>(options, observer, &servers)
+        }
     }
 }
 
@@ -109,6 +126,7 @@ struct Load<'a, P: Protocol> {
     target: &'a dyn Target,
     workload: Workload,
     progress: Arc<Progress>,
+    observer: &'a dyn Observer,
     /// By worker: the number of its driver there.
     drivers: Vec<usize>,
     protocol: std::marker::PhantomData<P>,
@@ -120,7 +138,7 @@ struct LocalDriver<P: Protocol> {
 }
 
 impl<'a, P: Protocol> Load<'a, P> {
-    fn start(options: &RunOptions, target: &'a dyn Target) -> anyhow::Result<Self> {
+    fn start(options: &RunOptions, observer: &'a dyn Observer, target: &'a dyn Target) -> anyhow::Result<Self> {
         let workload = Workload::new(options.workload.clone(), options.seed, options.clients);
         let progress = Arc::new(Progress::default());
         let workers = target.session_workers();
@@ -131,7 +149,7 @@ impl<'a, P: Protocol> Load<'a, P> {
             let recorder = options.check.map(|operations| Recorder::new(operations / workers));
             drivers.push(target.session_worker(worker).call(move |local| start_driver::<P>(local, topology, addresses, timeout, flush, workload, progress, recorder))?);
         }
-        Ok(Load { target, workload, progress, drivers, protocol: std::marker::PhantomData })
+        Ok(Load { target, workload, progress, observer, drivers, protocol: std::marker::PhantomData })
     }
 
     /// The sessions of a worker: numbers in the workload, each with its replica.
@@ -159,17 +177,100 @@ impl<'a, P: Protocol> Load<'a, P> {
     }
 
     /// Reads `keys` at every replica; the answers by replica.
-    fn read_everywhere(&self, keys: &[NamedKey], timeout: Duration) -> anyhow::Result<Vec<Vec<Outcome<Option<Tag>>>>> {
+    fn read_everywhere(&self, keys: &[NamedKey], patience: &Patience) -> anyhow::Result<Vec<Vec<Outcome<Option<Tag>>>>> {
         let mut answers = Vec::new();
         for replica in 0..self.target.topology().replicas() {
+            self.progress.reset();
             let worker = replica % self.drivers.len();
             let (finished, answer) = mpsc::channel();
             let keys = keys.to_vec();
             let session = FINAL_SESSIONS - READERS * (1 + replica as u32);
             self.with_driver(worker, move |local| local.driver.read_all(session, replica as u16, keys, move |answers| drop(finished.send(answers))))?;
-            answers.push(answer.recv_timeout(timeout).context("the servers do not answer")?);
+            answers.push(patience.wait(self, &answer)?);
         }
         Ok(answers)
+    }
+
+    /// What stopped a server, if something did.
+    fn look_after_servers(&self) -> anyhow::Result<()> {
+        any_failure(&self.target.statuses()?)
+    }
+
+    /// Ends the phase: no session starts another operation, and those that sleep end now.
+    fn stop(&self) -> anyhow::Result<()> {
+        self.progress.stop();
+        for worker in 0..self.drivers.len() {
+            self.with_driver(worker, |local| local.driver.look_at_stop_sign())?;
+        }
+        Ok(())
+    }
+}
+
+fn any_failure(statuses: &[ServerStatus]) -> anyhow::Result<()> {
+    match statuses.iter().find_map(|status| Some((&status.server, status.failure.as_ref()?))) {
+        Some((server, failure)) => bail!("server {server} stopped: {failure}"),
+        None => Ok(()),
+    }
+}
+
+/// How long to wait for the servers where they decide: until the user has enough, or nothing moves any more.
+struct Patience<'a> {
+    observer: &'a dyn Observer,
+    /// Interrupts that came before.
+    interrupts: u32,
+}
+
+impl<'a> Patience<'a> {
+    /// Interrupts of earlier phases do not count.
+    fn from_now(observer: &'a dyn Observer) -> Self {
+        Patience { observer, interrupts: observer.interrupts() }
+    }
+
+    /// # Errors
+    /// [`Interrupted`].
+    fn look(&self) -> anyhow::Result<()> {
+        if self.observer.interrupts() > self.interrupts { Err(Interrupted.into()) } else { Ok(()) }
+    }
+
+    /// Waits for a message of a phase whose operations count in `load.progress`.
+    ///
+    /// # Errors
+    /// [`Interrupted`], a server stopped, or no operation ended for [`SETTLE_TIMEOUT`].
+    fn wait<P: Protocol, T>(&self, load: &Load<P>, answer: &mpsc::Receiver<T>) -> anyhow::Result<T> {
+        let (mut done, mut moved, mut looked) = (0, Instant::now(), Instant::now());
+        loop {
+            match answer.recv_timeout(LOOK_EVERY) {
+                Ok(answer) => return Ok(answer),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => bail!("a worker thread has died"),
+            }
+            self.look()?;
+            if load.progress.operations() != done {
+                (done, moved) = (load.progress.operations(), Instant::now());
+            }
+            load.observer.done(done);
+            if looked.elapsed() > Duration::from_secs(1) {
+                load.look_after_servers()?;
+                looked = Instant::now();
+            }
+            if moved.elapsed() > SETTLE_TIMEOUT {
+                bail!("the servers have answered no read for {SETTLE_TIMEOUT:?}");
+            }
+        }
+    }
+}
+
+/// Pauses between questions that become longer: each costs the servers new sessions.
+struct Pauses(Duration);
+
+impl Pauses {
+    fn new() -> Self {
+        Pauses(POLL_PAUSE)
+    }
+
+    fn pause(&mut self) {
+        std::thread::sleep(self.0);
+        self.0 = (self.0 * 2).min(POLL_PAUSE_MAX);
     }
 }
 
@@ -193,14 +294,19 @@ fn start_driver<P: Protocol>(
 }
 
 fn measure<P: Protocol>(options: &RunOptions, observer: &dyn Observer, target: &dyn Target) -> anyhow::Result<Finished> {
-    let load = Load::<P>::start(options, target)?;
+    let load = Load::<P>::start(options, observer, target)?;
     let load_start = Instant::now();
-    load_records(&load, options, observer)?;
+    load_records(&load, options)?;
     let load_seconds = load_start.elapsed().as_secs_f64();
     let before = target.statuses()?;
     target.take_visibility()?;
-    let window = run_window(&load, options, observer)?;
-    let drained = wait_until_drained(target)?;
+    let window = run_window(&load, options)?;
+    let all_operations = load.progress.operations().max(1) as f64;
+    let patience = Patience::from_now(observer);
+    let drained = match wait_until_drained(target, &patience) {
+        Err(error) if error.is::<Interrupted>() => target.statuses()?,
+        drained => drained?,
+    };
     let traffic = total(&drained) - total(&before);
     let visibility = visibility(&target.take_visibility()?);
     let mut measurements = Measurements::new();
@@ -215,14 +321,24 @@ fn measure<P: Protocol>(options: &RunOptions, observer: &dyn Observer, target: &
         last_failure = report.last_failure.or(last_failure);
         lag_us = lag.max(lag_us);
     }
-    let mut notes = window.notes;
+    let mut notes = Vec::new();
     let failed = measurements.count(Status::Error);
     let unknown = measurements.count(Status::Unknown);
     let not_found = measurements.count(Status::NotFound);
     let succeeded = measurements.count(Status::Ok) + not_found;
     if succeeded == 0 {
-        let why = last_failure.unwrap_or_else(|| "no operation ended within the window".to_owned());
-        bail!("{} under workload {}: no operation succeeded: {why}", P::NAME, options.workload.name);
+        if observer.interrupts() > 0 {
+            return Err(Interrupted.into());
+        }
+        let why = last_failure.or(window.ended_early).unwrap_or_else(|| "none ended within the measured window: try more --seconds".to_owned());
+        bail!("no operation of workload {} succeeded: {why}", options.workload.name);
+    }
+    notes.extend(window.ended_early);
+    let throughput_ops_s = succeeded as f64 / window.seconds;
+    if let Some(target) = options.workload.target_ops_s
+        && throughput_ops_s < 0.95 * target
+    {
+        notes.push(format!("the target of {target} operations per second was not reached: latencies include the time in the backlog"));
     }
     if let (true, Some(why)) = (failed + unknown > 0, last_failure) {
         notes.push(format!("{failed} operations failed and {unknown} are unknown; the last: {why}"));
@@ -230,10 +346,13 @@ fn measure<P: Protocol>(options: &RunOptions, observer: &dyn Observer, target: &
     // Before the check, whose own memory is not the store's.
     let peak_rss_bytes = target.peak_rss_bytes();
     let check = match options.check {
-        Some(_) => Some(check::<P>(&load, options, observer, &mut notes)?),
+        Some(_) if window.abandoned => Some(CheckReport::unknown(&claimed_models::<P>(), "interrupted while sessions were waiting for an answer")),
+        Some(_) => match check::<P>(&load, options, &patience, &mut notes) {
+            Err(error) if error.is::<Interrupted>() => Some(CheckReport::unknown(&claimed_models::<P>(), "interrupted before the check had ended")),
+            checked => Some(checked?),
+        },
         None => None,
     };
-    let all_operations = load.progress.operations().max(1) as f64;
     let messages = traffic.requests + traffic.replies + traffic.messages;
     let bytes = traffic.request_bytes + traffic.reply_bytes + traffic.message_bytes;
     let topology = target.topology();
@@ -253,7 +372,7 @@ fn measure<P: Protocol>(options: &RunOptions, observer: &dyn Observer, target: &
         failed,
         unknown,
         not_found,
-        throughput_ops_s: succeeded as f64 / window.seconds,
+        throughput_ops_s,
         latency_us: latencies(intended.as_ref().unwrap_or(&measurements)),
         service_us: if intended.is_some() { latencies(&measurements) } else { BTreeMap::new() },
         visibility_us: visibility,
@@ -265,6 +384,7 @@ fn measure<P: Protocol>(options: &RunOptions, observer: &dyn Observer, target: &
         generator_lag_us: lag_us,
         peak_rss_bytes,
         load_seconds,
+        load_records_s: options.workload.insert_count as f64 / load_seconds.max(1e-6),
         notes,
         check,
     };
@@ -272,56 +392,64 @@ fn measure<P: Protocol>(options: &RunOptions, observer: &dyn Observer, target: &
 }
 
 /// The load phase, until every replica has what was loaded.
-fn load_records<P: Protocol>(load: &Load<P>, options: &RunOptions, observer: &dyn Observer) -> anyhow::Result<()> {
-    let records = options.workload.insert_count;
-    observer.phase("loading", records);
+fn load_records<P: Protocol>(load: &Load<P>, options: &RunOptions) -> anyhow::Result<()> {
+    load.observer.phase("loading", options.workload.insert_count);
+    let patience = Patience { observer: load.observer, interrupts: 0 };
     let finished = load.start_phase(|driver, sessions, finished| {
         // Through each session's own replica, so that all replicas take part.
         let replica = sessions.first().map_or(0, |(_, replica)| *replica);
         let numbers: Vec<u32> = sessions.into_iter().map(|(session, _)| session).collect();
         driver.load(&numbers, replica, finished);
     })?;
-    watch(load, finished, observer, || load.progress.operations())?;
+    watch(load, &finished, || load.progress.operations())?;
+    patience.look()?;
     if load.progress.is_stopped() {
-        let failure = load.with_driver(0, |local| local.driver.take_report().last_failure)?;
-        let connection = load.with_driver(0, |local| local.pool.last_error())?;
-        let failure = failure.or(connection).unwrap_or_else(|| "interrupted".to_owned());
-        bail!("the load phase did not end well: {failure}");
+        let mut reasons = Vec::new();
+        for worker in 0..load.drivers.len() {
+            reasons.push(load.with_driver(worker, |local| (local.driver.take_report().last_failure, local.pool.last_error()))?);
+        }
+        let failure = reasons.iter().find_map(|(failure, _)| failure.as_deref()).unwrap_or("no reason given");
+        let connection = reasons.iter().find_map(|(_, error)| error.as_deref()).map(|error| format!(" ({error})"));
+        bail!("the load phase failed: {failure}{}", connection.unwrap_or_default());
     }
-    wait_until_drained(load.target)?;
-    wait_until_visible(load, options)
+    wait_until_drained(load.target, &patience)?;
+    wait_until_visible(load, options, &patience)
 }
 
 /// Waits until all replicas show the records loaded last: replication is FIFO, so then they show the others too.
-fn wait_until_visible<P: Protocol>(load: &Load<P>, options: &RunOptions) -> anyhow::Result<()> {
+fn wait_until_visible<P: Protocol>(load: &Load<P>, options: &RunOptions, patience: &Patience) -> anyhow::Result<()> {
     let spec = &options.workload;
     let last = (spec.insert_start..spec.insert_start + spec.insert_count).rev().take(1000.max(2 * options.clients as usize));
     let mut missing: Vec<NamedKey> = last.map(|index| NamedKey { index, bytes: spec.naming.name(index) }).collect();
+    load.observer.phase("replicating", missing.len() as u64);
     let deadline = Instant::now() + SETTLE_TIMEOUT;
+    let mut pauses = Pauses::new();
     while !missing.is_empty() {
-        let answers = read_unrecorded(load, &missing)?;
-        let is_missing = |place: usize| answers.iter().any(|replica| !matches!(replica[place], Ok(Some(_))));
-        let mut place = 0;
-        missing.retain(|_| {
-            place += 1;
-            is_missing(place - 1)
-        });
+        let answers = read_unrecorded(load, &missing, patience)?;
+        missing = select(missing, |place| answers.iter().any(|replica| !matches!(replica[place], Ok(Some(_)))));
+        if missing.is_empty() {
+            break;
+        }
         if Instant::now() > deadline {
             bail!("{} of the loaded records are not visible at every replica after {SETTLE_TIMEOUT:?}", missing.len());
         }
-        if !missing.is_empty() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        patience.look()?;
+        pauses.pause();
     }
     Ok(())
 }
 
+/// The keys whose places satisfy the predicate.
+fn select(keys: Vec<NamedKey>, is_wanted: impl Fn(usize) -> bool) -> Vec<NamedKey> {
+    keys.into_iter().enumerate().filter(|(place, _)| is_wanted(*place)).map(|(_, key)| key).collect()
+}
+
 /// Reads that are not part of the history.
-fn read_unrecorded<P: Protocol>(load: &Load<P>, keys: &[NamedKey]) -> anyhow::Result<Vec<Vec<Outcome<Option<Tag>>>>> {
+fn read_unrecorded<P: Protocol>(load: &Load<P>, keys: &[NamedKey], patience: &Patience) -> anyhow::Result<Vec<Vec<Outcome<Option<Tag>>>>> {
     for worker in 0..load.drivers.len() {
         load.with_driver(worker, |local| local.driver.pause_recording(true))?;
     }
-    let answers = load.read_everywhere(keys, SETTLE_TIMEOUT);
+    let answers = load.read_everywhere(keys, patience);
     for worker in 0..load.drivers.len() {
         load.with_driver(worker, |local| local.driver.pause_recording(false))?;
     }
@@ -333,21 +461,24 @@ struct Measured {
     whole_seconds: f64,
     server_cpu_s: f64,
     client_cpu_s: f64,
-    notes: Vec<String>,
+    /// Why it is shorter than asked for, if it is.
+    ended_early: Option<String>,
+    /// Whether sessions are still waiting for answers, so that nothing more can be asked of them.
+    abandoned: bool,
 }
 
 /// Warm-up and measured window.
-fn run_window<P: Protocol>(load: &Load<P>, options: &RunOptions, observer: &dyn Observer) -> anyhow::Result<Measured> {
+fn run_window<P: Protocol>(load: &Load<P>, options: &RunOptions) -> anyhow::Result<Measured> {
     load.progress.reset();
     let clock = HostClock::new(0);
     // A moment ahead, so that all workers start together.
     let start_us = clock.monotonic_us() + 2_000;
     let measure_us = start_us + options.warmup.as_micros() as u64;
     let window = Window { start_us, measure_us, end_us: measure_us + options.duration.as_micros() as u64 };
-    observer.phase(P::NAME, (options.warmup + options.duration).as_millis() as u64);
+    load.observer.phase("running", (options.warmup + options.duration).as_millis() as u64);
     let finished = load.start_phase(move |driver, sessions, finished| driver.run(&sessions, window, finished))?;
     let mut cpu_at_measure = None;
-    watch(load, finished, observer, || {
+    let watched = watch(load, &finished, || {
         let now_us = clock.monotonic_us();
         if now_us >= measure_us {
             cpu_at_measure.get_or_insert_with(|| (load.target.cpu(), now_us));
@@ -357,70 +488,78 @@ fn run_window<P: Protocol>(load: &Load<P>, options: &RunOptions, observer: &dyn 
     let end_us = clock.monotonic_us().clamp(measure_us, window.end_us);
     let (server_cpu, client_cpu) = load.target.cpu();
     let ((server_before, client_before), _) = cpu_at_measure.unwrap_or(((server_cpu, client_cpu), end_us));
-    let mut notes = Vec::new();
     let seconds = (end_us.max(measure_us + 1) - measure_us) as f64 / 1e6;
-    if end_us < window.end_us {
-        let why = if observer.interrupted() {
+    let ended_early = (end_us < window.end_us).then(|| {
+        let why = if load.observer.interrupts() > 0 {
             "interrupted"
         } else if options.check.is_some() && load.progress.is_stopped() {
-            "the recorder was full: every operation up to here is checked"
+            "the recorder is full, and all that it has is checked"
         } else {
-            "operationcount was reached"
+            "operationcount is reached"
         };
-        notes.push(format!("ended after {seconds:.1} of {:.1} s: {why}", options.duration.as_secs_f64()));
-    }
-    if matches!(options.placement, Placement::Embedded(Layout::ReplicaLocal)) {
-        notes.push("layout replica-local: sessions share the threads of their replica, and server_cpu_s counts both".to_owned());
-    }
+        format!("ended after {seconds:.1} of {:.1} s: {why}", options.duration.as_secs_f64())
+    });
     Ok(Measured {
         seconds,
         whole_seconds: (end_us.max(start_us + 1) - start_us) as f64 / 1e6,
         server_cpu_s: server_cpu - server_before,
         client_cpu_s: client_cpu - client_before,
-        notes,
+        ended_early,
+        abandoned: watched == Watched::Abandoned,
     })
 }
 
+/// How [`watch`] ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Watched {
+    Finished,
+    /// By the user, while operations were waiting for answers that did not come.
+    Abandoned,
+}
+
 /// Waits for a phase to end, looking after the user and the servers meanwhile.
-fn watch<P: Protocol>(load: &Load<P>, finished: mpsc::Receiver<()>, observer: &dyn Observer, mut done: impl FnMut() -> u64) -> anyhow::Result<()> {
+fn watch<P: Protocol>(load: &Load<P>, finished: &mpsc::Receiver<()>, mut done: impl FnMut() -> u64) -> anyhow::Result<Watched> {
     let mut left = load.drivers.len();
-    let mut last_look = Instant::now();
+    let mut looked = Instant::now();
+    let mut stopped: Option<Instant> = None;
     while left > 0 {
-        match finished.recv_timeout(Duration::from_millis(50)) {
+        match finished.recv_timeout(LOOK_EVERY) {
             Ok(()) => left -= 1,
             Err(mpsc::RecvTimeoutError::Timeout) => {}
             Err(mpsc::RecvTimeoutError::Disconnected) => bail!("a worker thread has died"),
         }
-        observer.done(done());
-        if observer.interrupted() {
-            load.progress.stop();
+        load.observer.done(done());
+        let interrupted = load.observer.interrupts() > 0;
+        if stopped.is_none() && (interrupted || load.progress.is_stopped()) {
+            load.stop()?;
+            stopped = Some(Instant::now());
         }
-        if last_look.elapsed() > Duration::from_secs(1) {
-            last_look = Instant::now();
-            if let Some((server, failure)) = load.target.statuses()?.into_iter().find_map(|status| Some((status.server, status.failure?))) {
-                load.progress.stop();
-                bail!("server {server} stopped: {failure}");
-            }
+        if interrupted && stopped.is_some_and(|since| since.elapsed() > INTERRUPT_PATIENCE) {
+            return Ok(Watched::Abandoned);
+        }
+        if looked.elapsed() > Duration::from_secs(1) {
+            load.look_after_servers()?;
+            looked = Instant::now();
         }
     }
-    Ok(())
+    Ok(Watched::Finished)
 }
 
-/// Waits until no link keeps anything.
-fn wait_until_drained(target: &dyn Target) -> anyhow::Result<Vec<ServerStatus>> {
+/// Waits until no link keeps anything, at most [`SETTLE_TIMEOUT`].
+fn wait_until_drained(target: &dyn Target, patience: &Patience) -> anyhow::Result<Vec<ServerStatus>> {
     let deadline = Instant::now() + SETTLE_TIMEOUT;
+    let mut pauses = Pauses::new();
     loop {
+        patience.look()?;
         let statuses = target.statuses()?;
-        if let Some(status) = statuses.iter().find(|status| status.failure.is_some()) {
-            bail!("server {} stopped: {}", status.server, status.failure.as_deref().unwrap_or_default());
-        }
+        any_failure(&statuses)?;
         let busy = statuses.iter().flat_map(|status| &status.links).map(|link| link.kept_frames).sum::<u64>();
         // Heartbeats are always under way: a few kept frames per link are none.
         let links = statuses.iter().map(|status| status.links.len() as u64).sum::<u64>();
         if busy <= links || Instant::now() > deadline {
             return Ok(statuses);
         }
-        std::thread::sleep(Duration::from_millis(5));
+        pauses.pause();
     }
 }
 
@@ -472,36 +611,89 @@ fn visibility(samples: &[Vec<VisibilitySample>]) -> Visibility {
 }
 
 /// Reads everything everywhere until all replicas agree or time is up, then judges the history.
-fn check<P: Protocol>(load: &Load<P>, options: &RunOptions, observer: &dyn Observer, notes: &mut Vec<String>) -> anyhow::Result<CheckReport> {
-    observer.phase("checking", 0);
-    let mut recorders = Vec::new();
+fn check<P: Protocol>(load: &Load<P>, options: &RunOptions, patience: &Patience, notes: &mut Vec<String>) -> anyhow::Result<CheckReport> {
     let written = written_keys(load, options)?;
-    settle(load, &written)?;
-    load.read_everywhere(&written, 10 * SETTLE_TIMEOUT)?;
+    load.observer.phase("settling", written.len() as u64);
+    settle(load, &written, patience)?;
+    load.observer.phase("final reads", written.len() as u64);
+    let answers = load.read_everywhere(&written, patience)?;
+    let unanswered = answers.iter().flatten().filter(|answer| answer.is_err()).count();
+    let mut recorders = Vec::new();
     for worker in 0..load.drivers.len() {
         recorders.extend(load.with_driver(worker, |local| local.driver.take_recorder())?);
     }
     let start = Instant::now();
     let topology = load.target.topology();
     let sites: Vec<String> = (0..topology.replicas()).map(|replica| format!("replica {replica}")).collect();
-    let claims = P::claims();
-    let about = About { workload: options.workload.name.clone(), clock: "monotonic".to_owned(), claims: claims.models.iter().map(|model| (*model).to_owned()).collect(), seed: Some(options.seed) };
-    let history = Recorder::history(&recorders, &load.workload, &sites, about);
+    let claimed = P::claims().models;
+    let about = About {
+        workload: options.workload.name.clone(),
+        clock: "monotonic".to_owned(),
+        claims: claimed.iter().map(|model| (*model).to_owned()).collect(),
+        seed: Some(options.seed),
+    };
+    let history = Arc::new(Recorder::history(&recorders, &load.workload, &sites, about));
     drop(recorders);
-    let models: Vec<Model> = Model::ALL.into_iter().filter(|model| claims.models.contains(&model.name())).collect();
-    let unchecked: Vec<&str> = claims.models.iter().filter(|name| !models.iter().any(|model| model.name() == **name)).copied().collect();
+    let models = claimed_models::<P>();
+    let unchecked: Vec<&str> = claimed.iter().filter(|name| !models.iter().any(|model| model.name() == **name)).copied().collect();
     if !unchecked.is_empty() {
         notes.push(format!("also claimed, and not checked yet: {}", unchecked.join(", ")));
     }
-    let verdict = Verdict::worst(models.iter().map(|model| model.check(&history, Evidence::Auto)));
-    let names: Vec<&str> = models.iter().map(|model| model.name()).collect();
-    let explanation = if matches!(verdict, Verdict::Satisfied) { String::new() } else { verdict.explain(&history).to_string() };
-    let seconds = start.elapsed().as_secs_f64();
-    let written_to = options.history.as_deref().map(|directory| write_history::<P>(&history, directory)).transpose()?;
-    Ok(CheckReport { model: names.join(","), verdict: verdict.name().to_owned(), operations: history.operations().len(), explanation, seconds, history: written_to })
+    if options.workload.mix.scan > 0.0 {
+        notes.push("scans are not part of the checked history".to_owned());
+    }
+    let written_to = options.history.as_deref().map(|directory| write_history::<P>(&history, directory, &options.servers.storage)).transpose()?;
+    load.observer.phase("checking", models.len() as u64);
+    let mut report = CheckReport { operations: history.operations().len(), history: written_to, ..CheckReport::unknown(&models, "") };
+    match judge(&history, &models, load.observer, patience) {
+        Ok(verdict) => {
+            verdict.name().clone_into(&mut report.verdict);
+            if !matches!(verdict, Verdict::Satisfied) {
+                report.explanation = verdict.explain(&history).to_string();
+            } else if unanswered > 0 {
+                "unknown".clone_into(&mut report.verdict);
+                report.explanation = format!("{unanswered} of the final reads, which show whether the replicas agree, were not answered");
+            }
+        }
+        Err(error) if error.is::<Interrupted>() => "interrupted before the check had ended".clone_into(&mut report.explanation),
+        Err(error) => return Err(error),
+    }
+    report.seconds = start.elapsed().as_secs_f64();
+    Ok(report)
 }
 
-/// Every record that may have been written after the load: all loaded ones and all inserted ones.
+/// The claims of a protocol that there is a checker for.
+fn claimed_models<P: Protocol>() -> Vec<Model> {
+    let claimed = P::claims().models;
+    Model::ALL.into_iter().filter(|model| claimed.contains(&model.name())).collect()
+}
+
+/// The worst verdict of several models, found on a thread of its own, which is left alone after an interrupt.
+fn judge(history: &Arc<History>, models: &[Model], observer: &dyn Observer, patience: &Patience) -> anyhow::Result<Verdict> {
+    let (sender, verdicts) = mpsc::channel();
+    let (history, models, mut left) = (history.clone(), models.to_vec(), models.len());
+    std::thread::Builder::new().name("dkvf-check".to_owned()).spawn(move || {
+        for model in models {
+            // Nobody listens after an interrupt.
+            let _ = sender.send(model.check(&history, Evidence::Auto));
+        }
+    })?;
+    let mut found = Vec::new();
+    while left > 0 {
+        match verdicts.recv_timeout(LOOK_EVERY) {
+            Ok(verdict) => {
+                found.push(verdict);
+                left -= 1;
+                observer.done(found.len() as u64);
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => patience.look()?,
+            Err(mpsc::RecvTimeoutError::Disconnected) => bail!("the thread of the checker has died"),
+        }
+    }
+    Ok(Verdict::worst(found))
+}
+
+/// Every record that a recorded operation touched.
 fn written_keys<P: Protocol>(load: &Load<P>, options: &RunOptions) -> anyhow::Result<Vec<NamedKey>> {
     let mut indexes = Vec::new();
     for worker in 0..load.drivers.len() {
@@ -514,28 +706,25 @@ fn written_keys<P: Protocol>(load: &Load<P>, options: &RunOptions) -> anyhow::Re
 }
 
 /// Waits until all replicas answer alike, at most [`SETTLE_TIMEOUT`]: what then still differs is a finding.
-fn settle<P: Protocol>(load: &Load<P>, keys: &[NamedKey]) -> anyhow::Result<()> {
-    wait_until_drained(load.target)?;
+fn settle<P: Protocol>(load: &Load<P>, keys: &[NamedKey], patience: &Patience) -> anyhow::Result<()> {
+    wait_until_drained(load.target, patience)?;
     let deadline = Instant::now() + SETTLE_TIMEOUT;
+    let mut pauses = Pauses::new();
     let mut differing = keys.to_vec();
-    while !differing.is_empty() && Instant::now() < deadline {
-        let answers = read_unrecorded(load, &differing)?;
-        let differs = |place: usize| answers.iter().any(|replica| replica[place].is_err() || replica[place] != answers[0][place]);
-        let mut place = 0;
-        differing.retain(|_| {
-            place += 1;
-            differs(place - 1)
-        });
-        if !differing.is_empty() {
-            std::thread::sleep(Duration::from_millis(10));
+    loop {
+        let answers = read_unrecorded(load, &differing, patience)?;
+        differing = select(differing, |place| answers.iter().any(|replica| replica[place].is_err() || replica[place] != answers[0][place]));
+        if differing.is_empty() || Instant::now() > deadline {
+            return Ok(());
         }
+        patience.look()?;
+        pauses.pause();
     }
-    Ok(())
 }
 
-fn write_history<P: Protocol>(history: &History, directory: &std::path::Path) -> anyhow::Result<String> {
+fn write_history<P: Protocol>(history: &History, directory: &std::path::Path, storage: &str) -> anyhow::Result<String> {
     std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
-    let path = directory.join(format!("{}.jsonl", P::NAME));
+    let path = directory.join(format!("{}-{storage}.jsonl", P::NAME));
     let file = std::fs::File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
     native::write(history, std::io::BufWriter::new(file)).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path.display().to_string())

@@ -1,6 +1,6 @@
 //! A cluster to put load on: in this process, or as processes of its own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use dkvf_core::node::VisibilitySample;
 use dkvf_core::storage::StoreOptions;
 use dkvf_core::{Protocol, ServerId, Topology};
 
+use crate::run::Interrupted;
 use crate::usage;
 
 /// How the servers of a run are configured.
@@ -191,19 +192,23 @@ pub struct Processes {
     controls: Vec<Address>,
     workers: Vec<Worker>,
     runtime: tokio::runtime::Runtime,
-    /// Holds the configuration files.
-    _directory: ScratchDirectory,
+    /// Holds the configuration files, and what the servers said.
+    directory: ScratchDirectory,
 }
 
 /// How long a server process may take to answer on its control port.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a server process may take to stop, before it is killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// The most of a server's own words that an error repeats, in bytes from the end.
+const LAST_WORDS_BYTES_MAX: usize = 2_000;
 
 impl Processes {
-    /// Starts `program server --config FILE` for each server.
+    /// Starts `program server --config FILE --stop-with-stdin` for each server, as long as `interrupted` does not hold.
     ///
     /// # Errors
-    /// A server does not start; its own words are in the error.
-    pub fn start<P: Protocol>(options: &ServerOptions, program: &std::path::Path) -> anyhow::Result<Self> {
+    /// A server does not start; its own words are in the error. [`Interrupted`].
+    pub fn start<P: Protocol>(options: &ServerOptions, program: &Path, interrupted: &dyn Fn() -> bool) -> anyhow::Result<Self> {
         let topology = Topology::grid(options.replicas, options.partitions);
         let directory = ScratchDirectory::create()?;
         let mut configs = Vec::new();
@@ -236,30 +241,40 @@ impl Processes {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = (0..topology.replicas().clamp(1, cores)).map(|index| Worker::start(index, &format!("dkvf-load-{index}"))).collect::<anyhow::Result<_>>()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let mut processes = Processes { topology, children: Vec::new(), clients, controls, workers, runtime, _directory: directory };
+        let mut processes = Processes { topology, children: Vec::new(), clients, controls, workers, runtime, directory };
         for mut config in configs {
             config.connect_to = entries.iter().filter(|entry| entry.name != config.name).cloned().collect();
-            let file = processes._directory.0.join(format!("{}.xml", config.name));
+            let file = processes.file(&config.name, "xml");
             std::fs::write(&file, config.to_xml()).with_context(|| format!("cannot write {}", file.display()))?;
-            let child = Command::new(program).arg("server").arg("--config").arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-            processes.children.push(child.with_context(|| format!("cannot start {}", program.display()))?);
+            let log = processes.file(&config.name, "log");
+            // Not a pipe: nobody would empty it.
+            let log = std::fs::File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+            let mut command = Command::new(program);
+            command.args(["server", "--stop-with-stdin", "--config"]).arg(&file).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log);
+            // Ctrl-C in a terminal goes to all of its foreground group: how the servers end is for this process to say.
+            #[cfg(unix)]
+            std::os::unix::process::CommandExt::process_group(&mut command, 0);
+            processes.children.push(command.spawn().with_context(|| format!("cannot start {}", program.display()))?);
         }
-        processes.wait_until_up()?;
+        processes.wait_until_up(interrupted)?;
         Ok(processes)
     }
 
-    fn wait_until_up(&mut self) -> anyhow::Result<()> {
+    /// The file of a server with this extension.
+    fn file(&self, server: &str, extension: &str) -> PathBuf {
+        self.directory.0.join(format!("{server}.{extension}"))
+    }
+
+    fn wait_until_up(&mut self, interrupted: &dyn Fn() -> bool) -> anyhow::Result<()> {
         let deadline = Instant::now() + START_TIMEOUT;
         while let Err(error) = self.statuses() {
             for (child, member) in self.children.iter_mut().zip(self.topology.members()) {
                 if let Some(status) = child.try_wait()? {
-                    let mut words = String::new();
-                    if let Some(mut stderr) = child.stderr.take() {
-                        use std::io::Read;
-                        stderr.read_to_string(&mut words)?;
-                    }
-                    bail!("server {} ended with {status}: {}", member.name, words.trim());
+                    bail!("server {} ended with {status}: {}", member.name, last_words(&self.directory.0.join(format!("{}.log", member.name))));
                 }
+            }
+            if interrupted() {
+                return Err(Interrupted.into());
             }
             if Instant::now() > deadline {
                 return Err(error.context(format!("the servers are not up after {START_TIMEOUT:?}")));
@@ -267,6 +282,16 @@ impl Processes {
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(())
+    }
+}
+
+/// The end of what a server wrote to its log.
+fn last_words(log: &Path) -> String {
+    let bytes = std::fs::read(log).unwrap_or_default();
+    let end = &bytes[bytes.len().saturating_sub(LAST_WORDS_BYTES_MAX)..];
+    match String::from_utf8_lossy(end).trim() {
+        "" => "it said nothing".to_owned(),
+        words => words.to_owned(),
     }
 }
 
@@ -288,11 +313,20 @@ impl Target for Processes {
     }
 
     fn statuses(&self) -> anyhow::Result<Vec<ServerStatus>> {
-        let ask = |address: &Address| -> anyhow::Result<ServerStatus> {
-            let answer = self.runtime.block_on(control_request(address, "GET", "/status", None))?;
-            serde_json::from_slice(&answer).context("a server's status makes no sense")
-        };
-        self.controls.iter().map(ask).collect()
+        // All at once: the time of one that does not answer is not multiplied.
+        let requests = self.controls.iter().map(|address| {
+            let address = address.clone();
+            self.runtime.spawn(async move { control_request(&address, "GET", "/status", None).await })
+        });
+        let requests: Vec<_> = requests.collect();
+        let mut statuses = Vec::new();
+        for (request, member) in requests.into_iter().zip(self.topology.members()) {
+            let answer = self.runtime.block_on(request)?.with_context(|| {
+                format!("server {} does not answer; its last words: {}", member.name, last_words(&self.file(&member.name, "log")))
+            })?;
+            statuses.push(serde_json::from_slice(&answer).with_context(|| format!("the status of server {} makes no sense", member.name))?);
+        }
+        Ok(statuses)
     }
 
     fn take_visibility(&self) -> anyhow::Result<Vec<Vec<VisibilitySample>>> {
@@ -316,15 +350,16 @@ impl Target for Processes {
 
 impl Drop for Processes {
     fn drop(&mut self) {
-        for address in &self.controls {
-            // One that does not answer is killed below.
-            let _ = self.runtime.block_on(control_request(address, "POST", "/shutdown", None));
-        }
         for child in &mut self.children {
-            let deadline = Instant::now() + Duration::from_secs(5);
+            // The end of its input tells a server to stop.
+            drop(child.stdin.take());
+        }
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        for child in &mut self.children {
             while matches!(child.try_wait(), Ok(None)) && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(5));
             }
+            // One that did not listen is not asked again, and one that has ended cannot be killed.
             let _ = child.kill();
             let _ = child.wait();
         }

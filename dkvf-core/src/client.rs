@@ -137,7 +137,7 @@ pub trait ClientPort<M: Metadata> {
     /// Takes the answer to `request`, or remembers whom to wake when it comes.
     fn poll(&self, session: u32, request: u64, waker: &Waker) -> Poll<Outcome<M::ClientReply>>;
 
-    /// The host's clock in microseconds: for measuring, not for protocols.
+    /// The host's clock in microseconds: for measuring, not for protocols. Answers that came together may share a reading.
     fn now_us(&self) -> u64;
 
     /// Wakes the session at `time_us`, for load generators.

@@ -30,8 +30,8 @@ use crate::limits::{
 use crate::node::{NodeOptions, VisibilitySample};
 use crate::storage::StoreOptions;
 use crate::{
-    ClientId, Code, Message, Metadata, Node, NodeError, Output, PeerFlush, PeerState, Protocol,
-    ServerId, Topology,
+    ClientId, Code, Message, Metadata, Node, NodeError, Now, Output, PeerFlush, PeerState,
+    Protocol, ServerId, Topology,
 };
 
 type ClientMessageOf<P> = <<P as Protocol>::Metadata as Metadata>::ClientMessage;
@@ -638,21 +638,20 @@ impl<P: Protocol> Host<P> {
         let mut size = READ_BUFFER_BYTES_MIN;
         // What came with the hello is looked at before more is read.
         loop {
+            // One reading per batch: it is later than the sending of every request in it, so no stamp that a client
+            // carries was given after it.
+            let mut now = self.clock.now();
             while let Some(frame) = wire::next_frame(buffer, self.config.message_bytes_max)? {
                 let bytes = frame.len();
                 let (session, request, message) =
                     wire::decode_request::<ClientMessageOf<P>>(frame)?;
-                self.take_request(
-                    port,
-                    ClientId::of(process, session),
-                    request,
-                    message,
-                    bytes,
-                );
+                let client = ClientId::of(process, session);
+                self.take_request(now, port, client, request, message, bytes);
                 if outbox.waiting_bytes() > WAITING_REPLY_BYTES_MAX {
                     // Small requests can have large replies: the rest of the batch waits as well.
                     self.after_events();
                     self.wait_for_reader(outbox).await?;
+                    now = self.clock.now();
                 }
             }
             if !self.running.get() {
@@ -668,6 +667,7 @@ impl<P: Protocol> Host<P> {
 
     fn take_request(
         &self,
+        now: Now,
         port: u32,
         client: ClientId,
         request: u64,
@@ -701,7 +701,7 @@ impl<P: Protocol> Host<P> {
                 let _span = tracing::trace_span!("request", server = %self.name, %client, message = message.name()).entered();
                 state
                     .node
-                    .client_message(self.clock.now(), port, client, request, message)
+                    .client_message(now, port, client, request, message)
             }
         };
         drop(state);
@@ -885,6 +885,7 @@ impl<P: Protocol> Host<P> {
         let mut size = READ_BUFFER_BYTES_MIN;
         let bytes_max = wire::wrapped_bytes_max(self.config.message_bytes_max);
         loop {
+            let now = self.clock.now();
             while let Some(frame) = wire::next_frame(buffer, bytes_max)? {
                 if !self.running.get()
                     || self.inbound.borrow()[from.index()].generation != generation
@@ -897,7 +898,7 @@ impl<P: Protocol> Host<P> {
                     self.state
                         .borrow_mut()
                         .node
-                        .server_message(self.clock.now(), from, message);
+                        .server_message(now, from, message);
                 self.inbound.borrow_mut()[from.index()].taken += 1;
                 self.after_event(result);
             }

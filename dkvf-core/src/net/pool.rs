@@ -64,6 +64,10 @@ pub struct ClientPool<M: Metadata> {
     alarm: Notify,
     /// Requests without an answer, and the news that there are some.
     outstanding: Cell<usize>,
+    /// When deadlines were last looked at, while there are any.
+    swept_us: Cell<u64>,
+    /// The time of the answers that are being handed out.
+    batch_us: Cell<Option<u64>>,
     sent: Notify,
     tasks: RefCell<Vec<AbortHandle>>,
     last_error: RefCell<Option<String>>,
@@ -105,6 +109,8 @@ impl<M: Metadata> ClientPool<M> {
             alarms: RefCell::default(),
             alarm: Notify::new(),
             outstanding: Cell::new(0),
+            swept_us: Cell::new(0),
+            batch_us: Cell::new(None),
             sent: Notify::new(),
             tasks: RefCell::default(),
             last_error: RefCell::default(),
@@ -299,6 +305,7 @@ impl<M: Metadata> ClientPool<M> {
         }
     }
 
+    /// Polls what became ready. All of it shares one reading of the clock: the time at which the answers were there.
     fn run_ready(&self) {
         if self.ready.borrow().is_empty() {
             return;
@@ -306,7 +313,11 @@ impl<M: Metadata> ClientPool<M> {
         let executor = self.executor.borrow().clone();
         let mut ready = self.ready.take();
         match executor {
-            Some(executor) => executor.run(&mut ready),
+            Some(executor) => {
+                self.batch_us.set(Some(self.clock.monotonic_us()));
+                executor.run(&mut ready);
+                self.batch_us.set(None);
+            }
             None => ready.clear(),
         }
         let mut list = self.ready.borrow_mut();
@@ -322,7 +333,8 @@ impl<M: Metadata> ClientPool<M> {
                 self.sent.notified().await;
             }
             tokio::time::sleep(DEADLINE_SWEEP).await;
-            self.expire(self.clock.monotonic_us());
+            self.swept_us.set(self.clock.monotonic_us());
+            self.expire(self.swept_us.get());
             self.run_ready();
         }
     }
@@ -420,9 +432,11 @@ impl<M: Metadata> ClientPort<M> for Rc<ClientPool<M>> {
             )));
         }
         if self.outstanding.replace(self.outstanding.get() + 1) == 0 {
+            self.swept_us.set(self.clock.monotonic_us());
             self.sent.notify_one();
         }
-        let deadline_us = self.clock.monotonic_us() + self.options.timeout.as_micros() as u64;
+        // Deadlines are looked at by sweeps, so the last sweep's time is as good as the clock's.
+        let deadline_us = self.swept_us.get() + self.options.timeout.as_micros() as u64;
         let waiting = Waiting {
             request,
             server,
@@ -458,7 +472,7 @@ impl<M: Metadata> ClientPort<M> for Rc<ClientPool<M>> {
     }
 
     fn now_us(&self) -> u64 {
-        self.clock.monotonic_us()
+        self.batch_us.get().unwrap_or_else(|| self.clock.monotonic_us())
     }
 
     fn wake_at(&self, session: u32, time_us: u64) {

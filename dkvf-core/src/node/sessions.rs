@@ -12,6 +12,7 @@ use crate::{ClientId, Code};
 pub(crate) struct Sessions<R> {
     slots: Vec<Session<R>>,
     by_client: HashMap<ClientId, u32, FixedState>,
+    recent: (ClientId, u32),
     /// Slots whose connection is gone, oldest first: the first to be given away when the table is full.
     disconnected: VecDeque<(u32, ClientId)>,
     max: usize,
@@ -63,6 +64,7 @@ impl<R: Clone> Sessions<R> {
         Sessions {
             slots: Vec::new(),
             by_client: HashMap::with_hasher(FixedState::with_seed(0)),
+            recent: (ClientId::default(), u32::MAX),
             disconnected: VecDeque::new(),
             max,
         }
@@ -79,13 +81,14 @@ impl<R: Clone> Sessions<R> {
         port: u32,
         request: u64,
     ) -> Admission<R> {
-        let slot = match self.by_client.get(&client) {
-            Some(slot) => *slot,
+        let slot = match self.slot_of(client) {
+            Some(slot) => slot,
             None => match self.new_slot(client, port) {
                 Some(slot) => slot,
                 None => return Admission::Full,
             },
         };
+        self.recent = (client, slot);
         let session = &mut self.slots[slot as usize];
         session.port = port;
         if request > session.request && matches!(session.state, State::Open) {
@@ -109,11 +112,20 @@ impl<R: Clone> Sessions<R> {
         }
     }
 
+    /// The client's slot. Most requests are answered by the handler that takes them, so the last one is kept at hand.
+    fn slot_of(&self, client: ClientId) -> Option<u32> {
+        let (recent, slot) = self.recent;
+        let is_recent = recent == client && self.slots.get(slot as usize).is_some_and(|session| session.client == client);
+        if is_recent {
+            return Some(slot);
+        }
+        self.by_client.get(&client).copied()
+    }
+
     /// Whether `request` of `client` was never opened here.
     pub(crate) fn is_new(&self, client: ClientId, request: u64) -> bool {
-        self.by_client
-            .get(&client)
-            .is_none_or(|slot| request > self.slots[*slot as usize].request)
+        self.slot_of(client)
+            .is_none_or(|slot| request > self.slots[slot as usize].request)
     }
 
     /// Forgets that a request was opened: it was not handled, and a repetition is to be handled as new.
@@ -129,7 +141,7 @@ impl<R: Clone> Sessions<R> {
 
     /// Takes the open request of `client` in order to answer it. `None` if it has none.
     pub(crate) fn close_request(&mut self, client: ClientId) -> Option<OpenRequest> {
-        let slot = *self.by_client.get(&client)?;
+        let slot = self.slot_of(client)?;
         let session = &mut self.slots[slot as usize];
         if !matches!(session.state, State::Open) {
             return None;
