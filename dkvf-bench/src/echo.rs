@@ -50,8 +50,15 @@ pub fn run(options: EchoOptions) -> anyhow::Result<f64> {
                 })
             });
             let address = port_known.recv()?;
-            let rate = runtime()?.block_on(load(address, options.connections, options.in_flight, options))?;
-            server.join().map_err(|_| anyhow::anyhow!("the echo server panicked"))??;
+            let rate = runtime()?.block_on(load(
+                address,
+                options.connections,
+                options.in_flight,
+                options,
+            ))?;
+            server
+                .join()
+                .map_err(|_| anyhow::anyhow!("the echo server panicked"))??;
             Ok(rate)
         }
         EchoLayout::Paired => {
@@ -67,10 +74,18 @@ pub fn run(options: EchoOptions) -> anyhow::Result<f64> {
                     })
                 })
             };
-            let halves = [half(options.connections.div_ceil(2), options.in_flight.div_ceil(2)), half(options.connections / 2, options.in_flight / 2)];
+            let halves = [
+                half(
+                    options.connections.div_ceil(2),
+                    options.in_flight.div_ceil(2),
+                ),
+                half(options.connections / 2, options.in_flight / 2),
+            ];
             let mut rate = 0.0;
             for thread in halves {
-                rate += thread.join().map_err(|_| anyhow::anyhow!("an echo thread panicked"))??;
+                rate += thread
+                    .join()
+                    .map_err(|_| anyhow::anyhow!("an echo thread panicked"))??;
             }
             Ok(rate)
         }
@@ -78,7 +93,9 @@ pub fn run(options: EchoOptions) -> anyhow::Result<f64> {
 }
 
 fn runtime() -> std::io::Result<LocalRuntime> {
-    Builder::new_current_thread().enable_all().build_local(LocalOptions::default())
+    Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())
 }
 
 async fn serve(listener: TcpListener, connections: usize) -> anyhow::Result<()> {
@@ -107,14 +124,24 @@ async fn echo(mut stream: TcpStream) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn load(address: std::net::SocketAddr, connections: usize, in_flight: usize, options: EchoOptions) -> anyhow::Result<f64> {
+async fn load(
+    address: std::net::SocketAddr,
+    connections: usize,
+    in_flight: usize,
+    options: EchoOptions,
+) -> anyhow::Result<f64> {
     let start = Instant::now();
     let end = start + options.duration;
     let mut tasks = Vec::new();
     for connection in 0..connections {
         // Spread what does not divide evenly.
         let depth = in_flight / connections + usize::from(connection < in_flight % connections);
-        tasks.push(tokio::task::spawn_local(call(address, depth, options.frame_bytes, end)));
+        tasks.push(tokio::task::spawn_local(call(
+            address,
+            depth,
+            options.frame_bytes,
+            end,
+        )));
     }
     let mut echoes = 0;
     for task in tasks {
@@ -123,7 +150,12 @@ async fn load(address: std::net::SocketAddr, connections: usize, in_flight: usiz
     Ok(echoes as f64 / start.elapsed().as_secs_f64())
 }
 
-async fn call(address: std::net::SocketAddr, depth: usize, frame_bytes: usize, end: Instant) -> anyhow::Result<u64> {
+async fn call(
+    address: std::net::SocketAddr,
+    depth: usize,
+    frame_bytes: usize,
+    end: Instant,
+) -> anyhow::Result<u64> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let mut frame = BytesMut::zeroed(frame_bytes);

@@ -46,7 +46,10 @@ impl Machine {
     /// This machine.
     pub fn this() -> Self {
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        Machine { cpus: std::thread::available_parallelism().map_or(1, usize::from), kernel: kernel.trim().to_owned() }
+        Machine {
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            kernel: kernel.trim().to_owned(),
+        }
     }
 }
 
@@ -182,6 +185,13 @@ impl CheckReport {
     /// A check that has come to no verdict.
     pub fn unknown(models: &[Model], explanation: &str) -> Self {
         let names: Vec<&str> = models.iter().map(|model| model.name()).collect();
-        CheckReport { model: names.join(","), verdict: "unknown".to_owned(), operations: 0, explanation: explanation.to_owned(), seconds: 0.0, history: None }
+        CheckReport {
+            model: names.join(","),
+            verdict: "unknown".to_owned(),
+            operations: 0,
+            explanation: explanation.to_owned(),
+            seconds: 0.0,
+            history: None,
+        }
     }
 }

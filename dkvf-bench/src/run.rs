@@ -17,7 +17,10 @@ use dkvf_core::net::status::{ServerStatus, Traffic};
 use dkvf_core::net::worker::Local;
 use dkvf_core::node::VisibilitySample;
 use dkvf_core::{Outcome, Protocol, Topology};
-use dkvf_workload::{Driver, Measurements, NamedKey, OperationKind, Progress, READERS, Recorder, Report, Status, Tag, Window, Workload, WorkloadSpec};
+use dkvf_workload::{
+    Driver, Measurements, NamedKey, OperationKind, Progress, READERS, Recorder, Report, Status,
+    Tag, Window, Workload, WorkloadSpec,
+};
 use hdrhistogram::Histogram;
 
 use crate::report::{CheckReport, Latency, RunReport, Visibility};
@@ -112,10 +115,15 @@ const FINAL_SESSIONS: u32 = u32::MAX - 1;
 pub fn run<P: Protocol>(options: &RunOptions, observer: &dyn Observer) -> anyhow::Result<Finished> {
     usage::reset_peak();
     match &options.placement {
-        Placement::Embedded(layout) => measure::<P>(options, observer, &Embedded::<P>::start(&options.servers, *layout)?),
+        Placement::Embedded(layout) => measure::<P>(
+            options,
+            observer,
+            &Embedded::<P>::start(&options.servers, *layout)?,
+        ),
         Placement::Processes(program) => {
             observer.phase("starting", 0);
-            let servers = Processes::start::<P>(&options.servers, program, &|| observer.interrupts() > 0)?;
+            let servers =
+                Processes::start::<P>(&options.servers, program, &|| observer.interrupts() > 0)?;
             measure::<P>(options, observer, &servers)
         }
     }
@@ -138,46 +146,91 @@ struct LocalDriver<P: Protocol> {
 }
 
 impl<'a, P: Protocol> Load<'a, P> {
-    fn start(options: &RunOptions, observer: &'a dyn Observer, target: &'a dyn Target) -> anyhow::Result<Self> {
+    fn start(
+        options: &RunOptions,
+        observer: &'a dyn Observer,
+        target: &'a dyn Target,
+    ) -> anyhow::Result<Self> {
         let workload = Workload::new(options.workload.clone(), options.seed, options.clients);
         let progress = Arc::new(Progress::default());
         let workers = target.session_workers();
         let mut drivers = Vec::new();
         for worker in 0..workers {
             let (topology, addresses) = (target.topology().clone(), target.client_addresses());
-            let (workload, progress, timeout, flush) = (workload.clone(), progress.clone(), options.timeout, options.servers.flush);
-            let recorder = options.check.map(|operations| Recorder::new(operations / workers));
-            drivers.push(target.session_worker(worker).call(move |local| start_driver::<P>(local, topology, addresses, timeout, flush, workload, progress, recorder))?);
+            let (workload, progress, timeout, flush) = (
+                workload.clone(),
+                progress.clone(),
+                options.timeout,
+                options.servers.flush,
+            );
+            let recorder = options
+                .check
+                .map(|operations| Recorder::new(operations / workers));
+            drivers.push(target.session_worker(worker).call(move |local| {
+                start_driver::<P>(
+                    local, topology, addresses, timeout, flush, workload, progress, recorder,
+                )
+            })?);
         }
-        Ok(Load { target, workload, progress, observer, drivers, protocol: std::marker::PhantomData })
+        Ok(Load {
+            target,
+            workload,
+            progress,
+            observer,
+            drivers,
+            protocol: std::marker::PhantomData,
+        })
     }
 
     /// The sessions of a worker: numbers in the workload, each with its replica.
     fn sessions_of(&self, worker: usize) -> Vec<(u32, u16)> {
         let replicas = self.target.topology().replicas() as u32;
-        let sessions = (0..self.workload.sessions()).map(|session| (session, (session % replicas) as u16));
-        sessions.filter(|(_, replica)| usize::from(*replica) % self.drivers.len() == worker).collect()
+        let sessions =
+            (0..self.workload.sessions()).map(|session| (session, (session % replicas) as u16));
+        sessions
+            .filter(|(_, replica)| usize::from(*replica) % self.drivers.len() == worker)
+            .collect()
     }
 
-    fn with_driver<T: Send + 'static>(&self, worker: usize, job: impl FnOnce(&LocalDriver<P>) -> T + Send + 'static) -> anyhow::Result<T> {
+    fn with_driver<T: Send + 'static>(
+        &self,
+        worker: usize,
+        job: impl FnOnce(&LocalDriver<P>) -> T + Send + 'static,
+    ) -> anyhow::Result<T> {
         let number = self.drivers[worker];
-        self.target.session_worker(worker).call(move |local| job(&local.kept::<LocalDriver<P>>(number)))
+        self.target
+            .session_worker(worker)
+            .call(move |local| job(&local.kept::<LocalDriver<P>>(number)))
     }
 
     /// Starts a phase on every worker; the receiver gets one message per finished worker.
-    fn start_phase(&self, start: impl Fn(&Driver<P::Client>, Vec<(u32, u16)>, Box<dyn FnOnce()>) + Send + Clone + 'static) -> anyhow::Result<mpsc::Receiver<()>> {
+    fn start_phase(
+        &self,
+        start: impl Fn(&Driver<P::Client>, Vec<(u32, u16)>, Box<dyn FnOnce()>) + Send + Clone + 'static,
+    ) -> anyhow::Result<mpsc::Receiver<()>> {
         let (finished, all_finished) = mpsc::channel();
         for worker in 0..self.drivers.len() {
-            let (sessions, start, finished) = (self.sessions_of(worker), start.clone(), finished.clone());
-            self.with_driver(worker, move |local| start(&local.driver, sessions, Box::new(move || {
-                let _ = finished.send(());
-            })))?;
+            let (sessions, start, finished) =
+                (self.sessions_of(worker), start.clone(), finished.clone());
+            self.with_driver(worker, move |local| {
+                start(
+                    &local.driver,
+                    sessions,
+                    Box::new(move || {
+                        let _ = finished.send(());
+                    }),
+                )
+            })?;
         }
         Ok(all_finished)
     }
 
     /// Reads `keys` at every replica; the answers by replica.
-    fn read_everywhere(&self, keys: &[NamedKey], patience: &Patience) -> anyhow::Result<Vec<Vec<Outcome<Option<Tag>>>>> {
+    fn read_everywhere(
+        &self,
+        keys: &[NamedKey],
+        patience: &Patience,
+    ) -> anyhow::Result<Vec<Vec<Outcome<Option<Tag>>>>> {
         let mut answers = Vec::new();
         for replica in 0..self.target.topology().replicas() {
             self.progress.reset();
@@ -185,7 +238,13 @@ impl<'a, P: Protocol> Load<'a, P> {
             let (finished, answer) = mpsc::channel();
             let keys = keys.to_vec();
             let session = FINAL_SESSIONS - READERS * (1 + replica as u32);
-            self.with_driver(worker, move |local| local.driver.read_all(session, replica as u16, keys, move |answers| drop(finished.send(answers))))?;
+            self.with_driver(worker, move |local| {
+                local
+                    .driver
+                    .read_all(session, replica as u16, keys, move |answers| {
+                        drop(finished.send(answers))
+                    })
+            })?;
             answers.push(patience.wait(self, &answer)?);
         }
         Ok(answers)
@@ -207,7 +266,10 @@ impl<'a, P: Protocol> Load<'a, P> {
 }
 
 fn any_failure(statuses: &[ServerStatus]) -> anyhow::Result<()> {
-    match statuses.iter().find_map(|status| Some((&status.server, status.failure.as_ref()?))) {
+    match statuses
+        .iter()
+        .find_map(|status| Some((&status.server, status.failure.as_ref()?)))
+    {
         Some((server, failure)) => bail!("server {server} stopped: {failure}"),
         None => Ok(()),
     }
@@ -223,20 +285,31 @@ struct Patience<'a> {
 impl<'a> Patience<'a> {
     /// Interrupts of earlier phases do not count.
     fn from_now(observer: &'a dyn Observer) -> Self {
-        Patience { observer, interrupts: observer.interrupts() }
+        Patience {
+            observer,
+            interrupts: observer.interrupts(),
+        }
     }
 
     /// # Errors
     /// [`Interrupted`].
     fn look(&self) -> anyhow::Result<()> {
-        if self.observer.interrupts() > self.interrupts { Err(Interrupted.into()) } else { Ok(()) }
+        if self.observer.interrupts() > self.interrupts {
+            Err(Interrupted.into())
+        } else {
+            Ok(())
+        }
     }
 
     /// Waits for a message of a phase whose operations count in `load.progress`.
     ///
     /// # Errors
     /// [`Interrupted`], a server stopped, or no operation ended for [`SETTLE_TIMEOUT`].
-    fn wait<P: Protocol, T>(&self, load: &Load<P>, answer: &mpsc::Receiver<T>) -> anyhow::Result<T> {
+    fn wait<P: Protocol, T>(
+        &self,
+        load: &Load<P>,
+        answer: &mpsc::Receiver<T>,
+    ) -> anyhow::Result<T> {
         let (mut done, mut moved, mut looked) = (0, Instant::now(), Instant::now());
         loop {
             match answer.recv_timeout(LOOK_EVERY) {
@@ -274,7 +347,10 @@ impl Pauses {
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "the parts of a driver, handed to another thread")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the parts of a driver, handed to another thread"
+)]
 fn start_driver<P: Protocol>(
     local: &Rc<Local>,
     topology: Topology,
@@ -285,15 +361,32 @@ fn start_driver<P: Protocol>(
     progress: Arc<Progress>,
     recorder: Option<Recorder>,
 ) -> usize {
-    let options = PoolOptions { topology, addresses, protocol: P::NAME, timeout, flush, message_bytes_max: 64 << 20 };
+    let options = PoolOptions {
+        topology,
+        addresses,
+        protocol: P::NAME,
+        timeout,
+        flush,
+        message_bytes_max: 64 << 20,
+    };
     let pool = ClientPool::<P::Metadata>::start(local, options);
     let sessions = pool.clone();
-    let driver = Driver::<P::Client>::new(Rc::new(pool.clone()), Box::new(move |replica| sessions.session(replica)), workload, progress, recorder);
+    let driver = Driver::<P::Client>::new(
+        Rc::new(pool.clone()),
+        Box::new(move |replica| sessions.session(replica)),
+        workload,
+        progress,
+        recorder,
+    );
     pool.set_executor(driver.clone());
     local.keep(Rc::new(LocalDriver::<P> { driver, pool }))
 }
 
-fn measure<P: Protocol>(options: &RunOptions, observer: &dyn Observer, target: &dyn Target) -> anyhow::Result<Finished> {
+fn measure<P: Protocol>(
+    options: &RunOptions,
+    observer: &dyn Observer,
+    target: &dyn Target,
+) -> anyhow::Result<Finished> {
     let load = Load::<P>::start(options, observer, target)?;
     let load_start = Instant::now();
     load_records(&load, options)?;
@@ -313,7 +406,9 @@ fn measure<P: Protocol>(options: &RunOptions, observer: &dyn Observer, target: &
     let mut intended: Option<Measurements> = None;
     let (mut last_failure, mut lag_us) = (None, 0);
     for worker in 0..load.drivers.len() {
-        let (report, lag): (Report, u64) = load.with_driver(worker, |local| (local.driver.take_report(), local.pool.lag_us()))?;
+        let (report, lag): (Report, u64) = load.with_driver(worker, |local| {
+            (local.driver.take_report(), local.pool.lag_us())
+        })?;
         measurements.merge(&report.measurements);
         if let Some(part) = &report.intended {
             intended.get_or_insert_default().merge(part);
@@ -330,8 +425,13 @@ fn measure<P: Protocol>(options: &RunOptions, observer: &dyn Observer, target: &
         if observer.interrupts() > 0 {
             return Err(Interrupted.into());
         }
-        let why = last_failure.or(window.ended_early).unwrap_or_else(|| "none ended within the measured window: try more --seconds".to_owned());
-        bail!("no operation of workload {} succeeded: {why}", options.workload.name);
+        let why = last_failure.or(window.ended_early).unwrap_or_else(|| {
+            "none ended within the measured window: try more --seconds".to_owned()
+        });
+        bail!(
+            "no operation of workload {} succeeded: {why}",
+            options.workload.name
+        );
     }
     notes.extend(window.ended_early);
     let throughput_ops_s = succeeded as f64 / window.seconds;
@@ -341,14 +441,22 @@ fn measure<P: Protocol>(options: &RunOptions, observer: &dyn Observer, target: &
         notes.push(format!("the target of {target} operations per second was not reached: latencies include the time in the backlog"));
     }
     if let (true, Some(why)) = (failed + unknown > 0, last_failure) {
-        notes.push(format!("{failed} operations failed and {unknown} are unknown; the last: {why}"));
+        notes.push(format!(
+            "{failed} operations failed and {unknown} are unknown; the last: {why}"
+        ));
     }
     // Before the check, whose own memory is not the store's.
     let peak_rss_bytes = target.peak_rss_bytes();
     let check = match options.check {
-        Some(_) if window.abandoned => Some(CheckReport::unknown(&claimed_models::<P>(), "interrupted while sessions were waiting for an answer")),
+        Some(_) if window.abandoned => Some(CheckReport::unknown(
+            &claimed_models::<P>(),
+            "interrupted while sessions were waiting for an answer",
+        )),
         Some(_) => match check::<P>(&load, options, &patience, &mut notes) {
-            Err(error) if error.is::<Interrupted>() => Some(CheckReport::unknown(&claimed_models::<P>(), "interrupted before the check had ended")),
+            Err(error) if error.is::<Interrupted>() => Some(CheckReport::unknown(
+                &claimed_models::<P>(),
+                "interrupted before the check had ended",
+            )),
             checked => Some(checked?),
         },
         None => None,
@@ -374,7 +482,11 @@ fn measure<P: Protocol>(options: &RunOptions, observer: &dyn Observer, target: &
         not_found,
         throughput_ops_s,
         latency_us: latencies(intended.as_ref().unwrap_or(&measurements)),
-        service_us: if intended.is_some() { latencies(&measurements) } else { BTreeMap::new() },
+        service_us: if intended.is_some() {
+            latencies(&measurements)
+        } else {
+            BTreeMap::new()
+        },
         visibility_us: visibility,
         messages_per_op: messages as f64 / all_operations,
         bytes_per_op: bytes as f64 / all_operations,
@@ -388,13 +500,20 @@ fn measure<P: Protocol>(options: &RunOptions, observer: &dyn Observer, target: &
         notes,
         check,
     };
-    Ok(Finished { ycsb: measurements.ycsb_lines(run_time_ms, intended.as_ref()), report })
+    Ok(Finished {
+        ycsb: measurements.ycsb_lines(run_time_ms, intended.as_ref()),
+        report,
+    })
 }
 
 /// The load phase, until every replica has what was loaded.
 fn load_records<P: Protocol>(load: &Load<P>, options: &RunOptions) -> anyhow::Result<()> {
-    load.observer.phase("loading", options.workload.insert_count);
-    let patience = Patience { observer: load.observer, interrupts: 0 };
+    load.observer
+        .phase("loading", options.workload.insert_count);
+    let patience = Patience {
+        observer: load.observer,
+        interrupts: 0,
+    };
     let finished = load.start_phase(|driver, sessions, finished| {
         // Through each session's own replica, so that all replicas take part.
         let replica = sessions.first().map_or(0, |(_, replica)| *replica);
@@ -406,32 +525,64 @@ fn load_records<P: Protocol>(load: &Load<P>, options: &RunOptions) -> anyhow::Re
     if load.progress.is_stopped() {
         let mut reasons = Vec::new();
         for worker in 0..load.drivers.len() {
-            reasons.push(load.with_driver(worker, |local| (local.driver.take_report().last_failure, local.pool.last_error()))?);
+            reasons.push(load.with_driver(worker, |local| {
+                (
+                    local.driver.take_report().last_failure,
+                    local.pool.last_error(),
+                )
+            })?);
         }
-        let failure = reasons.iter().find_map(|(failure, _)| failure.as_deref()).unwrap_or("no reason given");
-        let connection = reasons.iter().find_map(|(_, error)| error.as_deref()).map(|error| format!(" ({error})"));
-        bail!("the load phase failed: {failure}{}", connection.unwrap_or_default());
+        let failure = reasons
+            .iter()
+            .find_map(|(failure, _)| failure.as_deref())
+            .unwrap_or("no reason given");
+        let connection = reasons
+            .iter()
+            .find_map(|(_, error)| error.as_deref())
+            .map(|error| format!(" ({error})"));
+        bail!(
+            "the load phase failed: {failure}{}",
+            connection.unwrap_or_default()
+        );
     }
     wait_until_drained(load.target, &patience)?;
     wait_until_visible(load, options, &patience)
 }
 
 /// Waits until all replicas show the records loaded last: replication is FIFO, so then they show the others too.
-fn wait_until_visible<P: Protocol>(load: &Load<P>, options: &RunOptions, patience: &Patience) -> anyhow::Result<()> {
+fn wait_until_visible<P: Protocol>(
+    load: &Load<P>,
+    options: &RunOptions,
+    patience: &Patience,
+) -> anyhow::Result<()> {
     let spec = &options.workload;
-    let last = (spec.insert_start..spec.insert_start + spec.insert_count).rev().take(1000.max(2 * options.clients as usize));
-    let mut missing: Vec<NamedKey> = last.map(|index| NamedKey { index, bytes: spec.naming.name(index) }).collect();
+    let last = (spec.insert_start..spec.insert_start + spec.insert_count)
+        .rev()
+        .take(1000.max(2 * options.clients as usize));
+    let mut missing: Vec<NamedKey> = last
+        .map(|index| NamedKey {
+            index,
+            bytes: spec.naming.name(index),
+        })
+        .collect();
     load.observer.phase("replicating", missing.len() as u64);
     let deadline = Instant::now() + SETTLE_TIMEOUT;
     let mut pauses = Pauses::new();
     while !missing.is_empty() {
         let answers = read_unrecorded(load, &missing, patience)?;
-        missing = select(missing, |place| answers.iter().any(|replica| !matches!(replica[place], Ok(Some(_)))));
+        missing = select(missing, |place| {
+            answers
+                .iter()
+                .any(|replica| !matches!(replica[place], Ok(Some(_))))
+        });
         if missing.is_empty() {
             break;
         }
         if Instant::now() > deadline {
-            bail!("{} of the loaded records are not visible at every replica after {SETTLE_TIMEOUT:?}", missing.len());
+            bail!(
+                "{} of the loaded records are not visible at every replica after {SETTLE_TIMEOUT:?}",
+                missing.len()
+            );
         }
         patience.look()?;
         pauses.pause();
@@ -441,11 +592,19 @@ fn wait_until_visible<P: Protocol>(load: &Load<P>, options: &RunOptions, patienc
 
 /// The keys whose places satisfy the predicate.
 fn select(keys: Vec<NamedKey>, is_wanted: impl Fn(usize) -> bool) -> Vec<NamedKey> {
-    keys.into_iter().enumerate().filter(|(place, _)| is_wanted(*place)).map(|(_, key)| key).collect()
+    keys.into_iter()
+        .enumerate()
+        .filter(|(place, _)| is_wanted(*place))
+        .map(|(_, key)| key)
+        .collect()
 }
 
 /// Reads that are not part of the history.
-fn read_unrecorded<P: Protocol>(load: &Load<P>, keys: &[NamedKey], patience: &Patience) -> anyhow::Result<Vec<Vec<Outcome<Option<Tag>>>>> {
+fn read_unrecorded<P: Protocol>(
+    load: &Load<P>,
+    keys: &[NamedKey],
+    patience: &Patience,
+) -> anyhow::Result<Vec<Vec<Outcome<Option<Tag>>>>> {
     for worker in 0..load.drivers.len() {
         load.with_driver(worker, |local| local.driver.pause_recording(true))?;
     }
@@ -474,9 +633,17 @@ fn run_window<P: Protocol>(load: &Load<P>, options: &RunOptions) -> anyhow::Resu
     // A moment ahead, so that all workers start together.
     let start_us = clock.monotonic_us() + 2_000;
     let measure_us = start_us + options.warmup.as_micros() as u64;
-    let window = Window { start_us, measure_us, end_us: measure_us + options.duration.as_micros() as u64 };
-    load.observer.phase("running", (options.warmup + options.duration).as_millis() as u64);
-    let finished = load.start_phase(move |driver, sessions, finished| driver.run(&sessions, window, finished))?;
+    let window = Window {
+        start_us,
+        measure_us,
+        end_us: measure_us + options.duration.as_micros() as u64,
+    };
+    load.observer.phase(
+        "running",
+        (options.warmup + options.duration).as_millis() as u64,
+    );
+    let finished = load
+        .start_phase(move |driver, sessions, finished| driver.run(&sessions, window, finished))?;
     let mut cpu_at_measure = None;
     let watched = watch(load, &finished, || {
         let now_us = clock.monotonic_us();
@@ -487,7 +654,8 @@ fn run_window<P: Protocol>(load: &Load<P>, options: &RunOptions) -> anyhow::Resu
     })?;
     let end_us = clock.monotonic_us().clamp(measure_us, window.end_us);
     let (server_cpu, client_cpu) = load.target.cpu();
-    let ((server_before, client_before), _) = cpu_at_measure.unwrap_or(((server_cpu, client_cpu), end_us));
+    let ((server_before, client_before), _) =
+        cpu_at_measure.unwrap_or(((server_cpu, client_cpu), end_us));
     let seconds = (end_us.max(measure_us + 1) - measure_us) as f64 / 1e6;
     let ended_early = (end_us < window.end_us).then(|| {
         let why = if load.observer.interrupts() > 0 {
@@ -497,7 +665,10 @@ fn run_window<P: Protocol>(load: &Load<P>, options: &RunOptions) -> anyhow::Resu
         } else {
             "operationcount is reached"
         };
-        format!("ended after {seconds:.1} of {:.1} s: {why}", options.duration.as_secs_f64())
+        format!(
+            "ended after {seconds:.1} of {:.1} s: {why}",
+            options.duration.as_secs_f64()
+        )
     });
     Ok(Measured {
         seconds,
@@ -518,7 +689,11 @@ enum Watched {
 }
 
 /// Waits for a phase to end, looking after the user and the servers meanwhile.
-fn watch<P: Protocol>(load: &Load<P>, finished: &mpsc::Receiver<()>, mut done: impl FnMut() -> u64) -> anyhow::Result<Watched> {
+fn watch<P: Protocol>(
+    load: &Load<P>,
+    finished: &mpsc::Receiver<()>,
+    mut done: impl FnMut() -> u64,
+) -> anyhow::Result<Watched> {
     let mut left = load.drivers.len();
     let mut looked = Instant::now();
     let mut stopped: Option<Instant> = None;
@@ -546,16 +721,26 @@ fn watch<P: Protocol>(load: &Load<P>, finished: &mpsc::Receiver<()>, mut done: i
 }
 
 /// Waits until no link keeps anything, at most [`SETTLE_TIMEOUT`].
-fn wait_until_drained(target: &dyn Target, patience: &Patience) -> anyhow::Result<Vec<ServerStatus>> {
+fn wait_until_drained(
+    target: &dyn Target,
+    patience: &Patience,
+) -> anyhow::Result<Vec<ServerStatus>> {
     let deadline = Instant::now() + SETTLE_TIMEOUT;
     let mut pauses = Pauses::new();
     loop {
         patience.look()?;
         let statuses = target.statuses()?;
         any_failure(&statuses)?;
-        let busy = statuses.iter().flat_map(|status| &status.links).map(|link| link.kept_frames).sum::<u64>();
+        let busy = statuses
+            .iter()
+            .flat_map(|status| &status.links)
+            .map(|link| link.kept_frames)
+            .sum::<u64>();
         // Heartbeats are always under way: a few kept frames per link are none.
-        let links = statuses.iter().map(|status| status.links.len() as u64).sum::<u64>();
+        let links = statuses
+            .iter()
+            .map(|status| status.links.len() as u64)
+            .sum::<u64>();
         if busy <= links || Instant::now() > deadline {
             return Ok(statuses);
         }
@@ -564,7 +749,9 @@ fn wait_until_drained(target: &dyn Target, patience: &Patience) -> anyhow::Resul
 }
 
 fn total(statuses: &[ServerStatus]) -> Traffic {
-    statuses.iter().fold(Traffic::default(), |sum, status| sum + status.traffic)
+    statuses
+        .iter()
+        .fold(Traffic::default(), |sum, status| sum + status.traffic)
 }
 
 fn latencies(measurements: &Measurements) -> BTreeMap<String, Latency> {
@@ -578,10 +765,15 @@ fn latencies(measurements: &Measurements) -> BTreeMap<String, Latency> {
     let mut latencies = BTreeMap::new();
     for (name, kinds) in names {
         let mut merged: Option<Histogram<u64>> = None;
-        for histogram in kinds.iter().filter_map(|kind| measurements.latency_us(*kind)) {
+        for histogram in kinds
+            .iter()
+            .filter_map(|kind| measurements.latency_us(*kind))
+        {
             match &mut merged {
                 None => merged = Some(histogram.clone()),
-                Some(merged) => merged.add(histogram).expect("invariant: all histograms have one range"),
+                Some(merged) => merged
+                    .add(histogram)
+                    .expect("invariant: all histograms have one range"),
             }
         }
         if let Some(histogram) = merged {
@@ -602,29 +794,51 @@ fn visibility(samples: &[Vec<VisibilitySample>]) -> Visibility {
         let Some(origin) = versions.iter().min_by_key(|sample| sample.inserted_us) else {
             continue;
         };
-        let elsewhere = versions.iter().filter(|sample| !std::ptr::eq(*sample, origin));
+        let elsewhere = versions
+            .iter()
+            .filter(|sample| !std::ptr::eq(*sample, origin));
         latencies.extend(elsewhere.map(|sample| sample.visible_us - origin.inserted_us));
     }
     latencies.sort_unstable();
-    let at = |quantile: f64| latencies.get(((latencies.len() as f64 - 1.0) * quantile).round() as usize).copied().unwrap_or(0);
-    Visibility { count: latencies.len() as u64, p50: at(0.5), p99: at(0.99) }
+    let at = |quantile: f64| {
+        latencies
+            .get(((latencies.len() as f64 - 1.0) * quantile).round() as usize)
+            .copied()
+            .unwrap_or(0)
+    };
+    Visibility {
+        count: latencies.len() as u64,
+        p50: at(0.5),
+        p99: at(0.99),
+    }
 }
 
 /// Reads everything everywhere until all replicas agree or time is up, then judges the history.
-fn check<P: Protocol>(load: &Load<P>, options: &RunOptions, patience: &Patience, notes: &mut Vec<String>) -> anyhow::Result<CheckReport> {
+fn check<P: Protocol>(
+    load: &Load<P>,
+    options: &RunOptions,
+    patience: &Patience,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<CheckReport> {
     let written = written_keys(load, options)?;
     load.observer.phase("settling", written.len() as u64);
     settle(load, &written, patience)?;
     load.observer.phase("final reads", written.len() as u64);
     let answers = load.read_everywhere(&written, patience)?;
-    let unanswered = answers.iter().flatten().filter(|answer| answer.is_err()).count();
+    let unanswered = answers
+        .iter()
+        .flatten()
+        .filter(|answer| answer.is_err())
+        .count();
     let mut recorders = Vec::new();
     for worker in 0..load.drivers.len() {
         recorders.extend(load.with_driver(worker, |local| local.driver.take_recorder())?);
     }
     let start = Instant::now();
     let topology = load.target.topology();
-    let sites: Vec<String> = (0..topology.replicas()).map(|replica| format!("replica {replica}")).collect();
+    let sites: Vec<String> = (0..topology.replicas())
+        .map(|replica| format!("replica {replica}"))
+        .collect();
     let claimed = P::claims().models;
     let about = About {
         workload: options.workload.name.clone(),
@@ -635,16 +849,31 @@ fn check<P: Protocol>(load: &Load<P>, options: &RunOptions, patience: &Patience,
     let history = Arc::new(Recorder::history(&recorders, &load.workload, &sites, about));
     drop(recorders);
     let models = claimed_models::<P>();
-    let unchecked: Vec<&str> = claimed.iter().filter(|name| !models.iter().any(|model| model.name() == **name)).copied().collect();
+    let unchecked: Vec<&str> = claimed
+        .iter()
+        .filter(|name| !models.iter().any(|model| model.name() == **name))
+        .copied()
+        .collect();
     if !unchecked.is_empty() {
-        notes.push(format!("also claimed, and not checked yet: {}", unchecked.join(", ")));
+        notes.push(format!(
+            "also claimed, and not checked yet: {}",
+            unchecked.join(", ")
+        ));
     }
     if options.workload.mix.scan > 0.0 {
         notes.push("scans are not part of the checked history".to_owned());
     }
-    let written_to = options.history.as_deref().map(|directory| write_history::<P>(&history, directory, &options.servers.storage)).transpose()?;
+    let written_to = options
+        .history
+        .as_deref()
+        .map(|directory| write_history::<P>(&history, directory, &options.servers.storage))
+        .transpose()?;
     load.observer.phase("checking", models.len() as u64);
-    let mut report = CheckReport { operations: history.operations().len(), history: written_to, ..CheckReport::unknown(&models, "") };
+    let mut report = CheckReport {
+        operations: history.operations().len(),
+        history: written_to,
+        ..CheckReport::unknown(&models, "")
+    };
     match judge(&history, &models, load.observer, patience) {
         Ok(verdict) => {
             verdict.name().clone_into(&mut report.verdict);
@@ -652,10 +881,14 @@ fn check<P: Protocol>(load: &Load<P>, options: &RunOptions, patience: &Patience,
                 report.explanation = verdict.explain(&history).to_string();
             } else if unanswered > 0 {
                 "unknown".clone_into(&mut report.verdict);
-                report.explanation = format!("{unanswered} of the final reads, which show whether the replicas agree, were not answered");
+                report.explanation = format!(
+                    "{unanswered} of the final reads, which show whether the replicas agree, were not answered"
+                );
             }
         }
-        Err(error) if error.is::<Interrupted>() => "interrupted before the check had ended".clone_into(&mut report.explanation),
+        Err(error) if error.is::<Interrupted>() => {
+            "interrupted before the check had ended".clone_into(&mut report.explanation)
+        }
         Err(error) => return Err(error),
     }
     report.seconds = start.elapsed().as_secs_f64();
@@ -665,19 +898,29 @@ fn check<P: Protocol>(load: &Load<P>, options: &RunOptions, patience: &Patience,
 /// The claims of a protocol that there is a checker for.
 fn claimed_models<P: Protocol>() -> Vec<Model> {
     let claimed = P::claims().models;
-    Model::ALL.into_iter().filter(|model| claimed.contains(&model.name())).collect()
+    Model::ALL
+        .into_iter()
+        .filter(|model| claimed.contains(&model.name()))
+        .collect()
 }
 
 /// The worst verdict of several models, found on a thread of its own, which is left alone after an interrupt.
-fn judge(history: &Arc<History>, models: &[Model], observer: &dyn Observer, patience: &Patience) -> anyhow::Result<Verdict> {
+fn judge(
+    history: &Arc<History>,
+    models: &[Model],
+    observer: &dyn Observer,
+    patience: &Patience,
+) -> anyhow::Result<Verdict> {
     let (sender, verdicts) = mpsc::channel();
     let (history, models, mut left) = (history.clone(), models.to_vec(), models.len());
-    std::thread::Builder::new().name("dkvf-check".to_owned()).spawn(move || {
-        for model in models {
-            // Nobody listens after an interrupt.
-            let _ = sender.send(model.check(&history, Evidence::Auto));
-        }
-    })?;
+    std::thread::Builder::new()
+        .name("dkvf-check".to_owned())
+        .spawn(move || {
+            for model in models {
+                // Nobody listens after an interrupt.
+                let _ = sender.send(model.check(&history, Evidence::Auto));
+            }
+        })?;
     let mut found = Vec::new();
     while left > 0 {
         match verdicts.recv_timeout(LOOK_EVERY) {
@@ -687,14 +930,19 @@ fn judge(history: &Arc<History>, models: &[Model], observer: &dyn Observer, pati
                 observer.done(found.len() as u64);
             }
             Err(mpsc::RecvTimeoutError::Timeout) => patience.look()?,
-            Err(mpsc::RecvTimeoutError::Disconnected) => bail!("the thread of the checker has died"),
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                bail!("the thread of the checker has died")
+            }
         }
     }
     Ok(Verdict::worst(found))
 }
 
 /// Every record that a recorded operation touched.
-fn written_keys<P: Protocol>(load: &Load<P>, options: &RunOptions) -> anyhow::Result<Vec<NamedKey>> {
+fn written_keys<P: Protocol>(
+    load: &Load<P>,
+    options: &RunOptions,
+) -> anyhow::Result<Vec<NamedKey>> {
     let mut indexes = Vec::new();
     for worker in 0..load.drivers.len() {
         indexes.extend(load.with_driver(worker, |local| local.driver.recorded_keys())?);
@@ -702,18 +950,32 @@ fn written_keys<P: Protocol>(load: &Load<P>, options: &RunOptions) -> anyhow::Re
     indexes.sort_unstable();
     indexes.dedup();
     let naming = options.workload.naming;
-    Ok(indexes.into_iter().map(|index| NamedKey { index, bytes: naming.name(index) }).collect())
+    Ok(indexes
+        .into_iter()
+        .map(|index| NamedKey {
+            index,
+            bytes: naming.name(index),
+        })
+        .collect())
 }
 
 /// Waits until all replicas answer alike, at most [`SETTLE_TIMEOUT`]: what then still differs is a finding.
-fn settle<P: Protocol>(load: &Load<P>, keys: &[NamedKey], patience: &Patience) -> anyhow::Result<()> {
+fn settle<P: Protocol>(
+    load: &Load<P>,
+    keys: &[NamedKey],
+    patience: &Patience,
+) -> anyhow::Result<()> {
     wait_until_drained(load.target, patience)?;
     let deadline = Instant::now() + SETTLE_TIMEOUT;
     let mut pauses = Pauses::new();
     let mut differing = keys.to_vec();
     loop {
         let answers = read_unrecorded(load, &differing, patience)?;
-        differing = select(differing, |place| answers.iter().any(|replica| replica[place].is_err() || replica[place] != answers[0][place]));
+        differing = select(differing, |place| {
+            answers
+                .iter()
+                .any(|replica| replica[place].is_err() || replica[place] != answers[0][place])
+        });
         if differing.is_empty() || Instant::now() > deadline {
             return Ok(());
         }
@@ -722,10 +984,17 @@ fn settle<P: Protocol>(load: &Load<P>, keys: &[NamedKey], patience: &Patience) -
     }
 }
 
-fn write_history<P: Protocol>(history: &History, directory: &std::path::Path, storage: &str) -> anyhow::Result<String> {
-    std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+fn write_history<P: Protocol>(
+    history: &History,
+    directory: &std::path::Path,
+    storage: &str,
+) -> anyhow::Result<String> {
+    std::fs::create_dir_all(directory)
+        .with_context(|| format!("cannot create {}", directory.display()))?;
     let path = directory.join(format!("{}-{storage}.jsonl", P::NAME));
-    let file = std::fs::File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
-    native::write(history, std::io::BufWriter::new(file)).with_context(|| format!("cannot write {}", path.display()))?;
+    let file = std::fs::File::create(&path)
+        .with_context(|| format!("cannot create {}", path.display()))?;
+    native::write(history, std::io::BufWriter::new(file))
+        .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path.display().to_string())
 }

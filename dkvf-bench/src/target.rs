@@ -62,11 +62,16 @@ impl Configure for ServerOptions {
     fn config(&self, id: ServerId, topology: &Topology) -> NodeConfig {
         let member = topology.member(id);
         let mut config = NodeConfig::new(&member.name);
-        (config.replica, config.partition) = (u32::from(member.replica), u32::from(member.partition));
+        (config.replica, config.partition) =
+            (u32::from(member.replica), u32::from(member.partition));
         config.flush = self.flush;
         config.peer_flush = self.peer_flush;
         config.delays.clone_from(&self.delays);
-        config.clock_skew_us = self.skews.iter().find(|(name, _)| *name == member.name).map_or(0, |(_, skew_us)| *skew_us);
+        config.clock_skew_us = self
+            .skews
+            .iter()
+            .find(|(name, _)| *name == member.name)
+            .map_or(0, |(_, skew_us)| *skew_us);
         config.storage.engine.clone_from(&self.storage);
         config.storage.directory = Some(self.data_directory.join(&member.name));
         for (key, value) in &self.properties {
@@ -95,7 +100,10 @@ impl<P: Protocol> Configure for For<'_, P> {
     }
 
     fn store(&self, id: ServerId, topology: &Topology) -> StoreOptions {
-        StoreOptions { versions: P::VERSIONS, ..self.0.store(id, topology) }
+        StoreOptions {
+            versions: P::VERSIONS,
+            ..self.0.store(id, topology)
+        }
     }
 }
 
@@ -137,7 +145,12 @@ impl<P: Protocol> Embedded<P> {
     /// A server refuses.
     pub fn start(options: &ServerOptions, layout: Layout) -> anyhow::Result<Self> {
         let topology = Topology::grid(options.replicas, options.partitions);
-        Ok(Embedded(Cluster::start(topology, layout, &For::<P>(options, std::marker::PhantomData), true)?))
+        Ok(Embedded(Cluster::start(
+            topology,
+            layout,
+            &For::<P>(options, std::marker::PhantomData),
+            true,
+        )?))
     }
 }
 
@@ -163,12 +176,21 @@ impl<P: Protocol> Target for Embedded<P> {
     }
 
     fn take_visibility(&self) -> anyhow::Result<Vec<Vec<VisibilitySample>>> {
-        self.topology().ids().map(|id| self.0.take_visibility(id)).collect()
+        self.topology()
+            .ids()
+            .map(|id| self.0.take_visibility(id))
+            .collect()
     }
 
     fn cpu(&self) -> (f64, f64) {
         let threads = usage::thread_cpu();
-        let of = |role: &str| threads.iter().filter(|(name, _)| name.starts_with(role)).map(|(_, seconds)| seconds).sum();
+        let of = |role: &str| {
+            threads
+                .iter()
+                .filter(|(name, _)| name.starts_with(role))
+                .map(|(_, seconds)| seconds)
+                .sum()
+        };
         (of("dkvf-replica"), of("dkvf-load"))
     }
 
@@ -208,7 +230,11 @@ impl Processes {
     ///
     /// # Errors
     /// A server does not start; its own words are in the error. [`Interrupted`].
-    pub fn start<P: Protocol>(options: &ServerOptions, program: &Path, interrupted: &dyn Fn() -> bool) -> anyhow::Result<Self> {
+    pub fn start<P: Protocol>(
+        options: &ServerOptions,
+        program: &Path,
+        interrupted: &dyn Fn() -> bool,
+    ) -> anyhow::Result<Self> {
         let topology = Topology::grid(options.replicas, options.partitions);
         let directory = ScratchDirectory::create()?;
         let mut configs = Vec::new();
@@ -228,33 +254,68 @@ impl Processes {
         let entries: Vec<ServerEntry> = configs
             .iter()
             .map(|config| {
-                let mut entry = ServerEntry::new(&config.name, config.bind.to_string(), config.server_port);
-                (entry.client_port, entry.control_port) = (Some(config.client_port), Some(config.control_port));
+                let mut entry =
+                    ServerEntry::new(&config.name, config.bind.to_string(), config.server_port);
+                (entry.client_port, entry.control_port) =
+                    (Some(config.client_port), Some(config.control_port));
                 (entry.replica, entry.partition) = (config.replica, config.partition);
                 entry
             })
             .collect();
         drop(reserved);
         let address = |config: &NodeConfig, port: u16| Address::new(&config.bind.to_string(), port);
-        let clients = configs.iter().map(|config| address(config, config.client_port)).collect();
-        let controls = configs.iter().map(|config| address(config, config.control_port)).collect();
+        let clients = configs
+            .iter()
+            .map(|config| address(config, config.client_port))
+            .collect();
+        let controls = configs
+            .iter()
+            .map(|config| address(config, config.control_port))
+            .collect();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers = (0..topology.replicas().clamp(1, cores)).map(|index| Worker::start(index, &format!("dkvf-load-{index}"))).collect::<anyhow::Result<_>>()?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let mut processes = Processes { topology, children: Vec::new(), clients, controls, workers, runtime, directory };
+        let workers = (0..topology.replicas().clamp(1, cores))
+            .map(|index| Worker::start(index, &format!("dkvf-load-{index}")))
+            .collect::<anyhow::Result<_>>()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let mut processes = Processes {
+            topology,
+            children: Vec::new(),
+            clients,
+            controls,
+            workers,
+            runtime,
+            directory,
+        };
         for mut config in configs {
-            config.connect_to = entries.iter().filter(|entry| entry.name != config.name).cloned().collect();
+            config.connect_to = entries
+                .iter()
+                .filter(|entry| entry.name != config.name)
+                .cloned()
+                .collect();
             let file = processes.file(&config.name, "xml");
-            std::fs::write(&file, config.to_xml()).with_context(|| format!("cannot write {}", file.display()))?;
+            std::fs::write(&file, config.to_xml())
+                .with_context(|| format!("cannot write {}", file.display()))?;
             let log = processes.file(&config.name, "log");
             // Not a pipe: nobody would empty it.
-            let log = std::fs::File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+            let log = std::fs::File::create(&log)
+                .with_context(|| format!("cannot write {}", log.display()))?;
             let mut command = Command::new(program);
-            command.args(["server", "--stop-with-stdin", "--config"]).arg(&file).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log);
+            command
+                .args(["server", "--stop-with-stdin", "--config"])
+                .arg(&file)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .stderr(log);
             // Ctrl-C in a terminal goes to all of its foreground group: how the servers end is for this process to say.
             #[cfg(unix)]
             std::os::unix::process::CommandExt::process_group(&mut command, 0);
-            processes.children.push(command.spawn().with_context(|| format!("cannot start {}", program.display()))?);
+            processes.children.push(
+                command
+                    .spawn()
+                    .with_context(|| format!("cannot start {}", program.display()))?,
+            );
         }
         processes.wait_until_up(interrupted)?;
         Ok(processes)
@@ -270,14 +331,20 @@ impl Processes {
         while let Err(error) = self.statuses() {
             for (child, member) in self.children.iter_mut().zip(self.topology.members()) {
                 if let Some(status) = child.try_wait()? {
-                    bail!("server {} ended with {status}: {}", member.name, last_words(&self.directory.0.join(format!("{}.log", member.name))));
+                    bail!(
+                        "server {} ended with {status}: {}",
+                        member.name,
+                        last_words(&self.directory.0.join(format!("{}.log", member.name)))
+                    );
                 }
             }
             if interrupted() {
                 return Err(Interrupted.into());
             }
             if Instant::now() > deadline {
-                return Err(error.context(format!("the servers are not up after {START_TIMEOUT:?}")));
+                return Err(
+                    error.context(format!("the servers are not up after {START_TIMEOUT:?}"))
+                );
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -316,15 +383,24 @@ impl Target for Processes {
         // All at once: the time of one that does not answer is not multiplied.
         let requests = self.controls.iter().map(|address| {
             let address = address.clone();
-            self.runtime.spawn(async move { control_request(&address, "GET", "/status", None).await })
+            self.runtime
+                .spawn(async move { control_request(&address, "GET", "/status", None).await })
         });
         let requests: Vec<_> = requests.collect();
         let mut statuses = Vec::new();
         for (request, member) in requests.into_iter().zip(self.topology.members()) {
             let answer = self.runtime.block_on(request)?.with_context(|| {
-                format!("server {} does not answer; its last words: {}", member.name, last_words(&self.file(&member.name, "log")))
+                format!(
+                    "server {} does not answer; its last words: {}",
+                    member.name,
+                    last_words(&self.file(&member.name, "log"))
+                )
             })?;
-            statuses.push(serde_json::from_slice(&answer).with_context(|| format!("the status of server {} makes no sense", member.name))?);
+            statuses.push(
+                serde_json::from_slice(&answer).with_context(|| {
+                    format!("the status of server {} makes no sense", member.name)
+                })?,
+            );
         }
         Ok(statuses)
     }
@@ -335,12 +411,28 @@ impl Target for Processes {
     }
 
     fn cpu(&self) -> (f64, f64) {
-        let servers = self.children.iter().map(|child| usage::process_cpu(child.id())).sum();
-        (servers, usage::thread_cpu().iter().filter(|(name, _)| name.starts_with("dkvf-load")).map(|(_, seconds)| seconds).sum())
+        let servers = self
+            .children
+            .iter()
+            .map(|child| usage::process_cpu(child.id()))
+            .sum();
+        (
+            servers,
+            usage::thread_cpu()
+                .iter()
+                .filter(|(name, _)| name.starts_with("dkvf-load"))
+                .map(|(_, seconds)| seconds)
+                .sum(),
+        )
     }
 
     fn peak_rss_bytes(&self) -> u64 {
-        usage::peak_rss_bytes(None) + self.children.iter().map(|child| usage::peak_rss_bytes(Some(child.id()))).sum::<u64>()
+        usage::peak_rss_bytes(None)
+            + self
+                .children
+                .iter()
+                .map(|child| usage::peak_rss_bytes(Some(child.id())))
+                .sum::<u64>()
     }
 
     fn layout(&self) -> &'static str {
@@ -378,7 +470,8 @@ impl ScratchDirectory {
         static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("dkvf-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        std::fs::create_dir_all(&path)
+            .with_context(|| format!("cannot create {}", path.display()))?;
         Ok(ScratchDirectory(path))
     }
 }

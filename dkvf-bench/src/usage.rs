@@ -9,7 +9,11 @@ const TICKS_PER_SECOND: f64 = 100.0;
 /// CPU seconds of this process's threads, by thread name.
 pub fn thread_cpu() -> BTreeMap<String, f64> {
     let mut seconds = BTreeMap::new();
-    for task in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+    for task in fs::read_dir("/proc/self/task")
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
         if let Ok(stat) = fs::read_to_string(task.path().join("stat")) {
             let (name, cpu) = parse_stat(&stat);
             *seconds.entry(name).or_insert(0.0) += cpu;
@@ -30,8 +34,16 @@ fn parse_stat(stat: &str) -> (String, f64) {
     };
     // After the name: state is field 3, utime 14 and stime 15 of proc(5).
     let fields: Vec<&str> = stat[close + 1..].split_whitespace().collect();
-    let ticks = |field: usize| fields.get(field - 3).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
-    (stat[open + 1..close].to_owned(), (ticks(14) + ticks(15)) / TICKS_PER_SECOND)
+    let ticks = |field: usize| {
+        fields
+            .get(field - 3)
+            .and_then(|text| text.parse::<f64>().ok())
+            .unwrap_or(0.0)
+    };
+    (
+        stat[open + 1..close].to_owned(),
+        (ticks(14) + ticks(15)) / TICKS_PER_SECOND,
+    )
 }
 
 /// Peak resident memory since [`reset_peak`], in bytes.
@@ -39,7 +51,8 @@ pub fn peak_rss_bytes(pid: Option<u32>) -> u64 {
     let process = pid.map_or("self".to_owned(), |pid| pid.to_string());
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok())
+        .map_or(0, |kib| kib * 1024)
 }
 
 /// Starts a new peak for this process, so that runs in one process do not inherit each other's.
