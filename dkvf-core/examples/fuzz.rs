@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 use dkvf_core::net::fuzz::fuzz_all;
 
 fn main() -> anyhow::Result<()> {
-    let seconds: u64 = std::env::args().nth(1).unwrap_or_else(|| "60".to_owned()).parse()?;
+    let seconds: u64 = std::env::args()
+        .nth(1)
+        .unwrap_or_else(|| "60".to_owned())
+        .parse()?;
     let (start, duration) = (Instant::now(), Duration::from_secs(seconds));
     let mut seed = 0;
     while start.elapsed() < duration {

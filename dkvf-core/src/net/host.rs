@@ -894,11 +894,11 @@ impl<P: Protocol> Host<P> {
                 }
                 let message = ServerMessageOf::<P>::decode(frame)?;
                 let _span = tracing::trace_span!("message", server = %self.name, %from, message = message.name()).entered();
-                let result =
-                    self.state
-                        .borrow_mut()
-                        .node
-                        .server_message(now, from, message);
+                let result = self
+                    .state
+                    .borrow_mut()
+                    .node
+                    .server_message(now, from, message);
                 self.inbound.borrow_mut()[from.index()].taken += 1;
                 self.after_event(result);
             }

@@ -472,7 +472,9 @@ impl<M: Metadata> ClientPort<M> for Rc<ClientPool<M>> {
     }
 
     fn now_us(&self) -> u64 {
-        self.batch_us.get().unwrap_or_else(|| self.clock.monotonic_us())
+        self.batch_us
+            .get()
+            .unwrap_or_else(|| self.clock.monotonic_us())
     }
 
     fn wake_at(&self, session: u32, time_us: u64) {

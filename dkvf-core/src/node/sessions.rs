@@ -115,7 +115,11 @@ impl<R: Clone> Sessions<R> {
     /// The client's slot. Most requests are answered by the handler that takes them, so the last one is kept at hand.
     fn slot_of(&self, client: ClientId) -> Option<u32> {
         let (recent, slot) = self.recent;
-        let is_recent = recent == client && self.slots.get(slot as usize).is_some_and(|session| session.client == client);
+        let is_recent = recent == client
+            && self
+                .slots
+                .get(slot as usize)
+                .is_some_and(|session| session.client == client);
         if is_recent {
             return Some(slot);
         }
