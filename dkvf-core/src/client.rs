@@ -46,7 +46,7 @@ impl std::fmt::Display for ClientId {
     }
 }
 
-/// The error codes a server answers with (causal-and-chain.md 0.6). Each means: certainly no effect.
+/// The error codes a server answers with (docs/protocols/README.md, 0.6). Each means: certainly no effect.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -111,10 +111,16 @@ pub enum Reason {
 pub enum Failure {
     /// It certainly had no effect.
     #[error("failed, without effect: {0}")]
-    Failed(#[from] Reason),
+    Failed(Reason),
     /// No answer in time or an answer that makes no sense: it may have happened, or may still happen.
     #[error("outcome unknown: no valid answer before the deadline")]
     Unknown,
+}
+
+impl From<Reason> for Failure {
+    fn from(reason: Reason) -> Self {
+        Failure::Failed(reason)
+    }
 }
 
 /// The result of an operation.

@@ -30,7 +30,7 @@ fn the_full_example_is_read_in_full() {
     let config = NodeConfig::load(examples().join("server.xml")).unwrap();
     assert_eq!(config.warnings(), [] as [String; 0]);
     assert_eq!(config.protocol.as_deref(), Some("gentlerain"));
-    assert_eq!(config.durability, Durability::Group);
+    assert_eq!(config.durability, Durability::None);
     assert_eq!(
         config.peer_flush,
         PeerFlush::Lazy {

@@ -58,7 +58,7 @@ impl std::fmt::Display for ServerId {
 pub struct VersionKey(pub u128);
 
 impl VersionKey {
-    /// The usual last-writer-wins order: by stamp, ties by origin (causal-and-chain.md 0.5).
+    /// The usual last-writer-wins order: by stamp, ties by origin (docs/protocols/README.md, 0.5).
     pub fn stamped(stamp: u64, origin: u64) -> Self {
         VersionKey((u128::from(stamp) << 64) | u128::from(origin))
     }

@@ -234,6 +234,10 @@ impl<'a> Reader<'a> {
             {
                 self.warn(class, "instant_stable=true is not obeyed: writes are lost in a crash; add <durability>sync-each</durability>");
             }
+            if engine.is_none() {
+                // They are the class's, and an engine refuses properties it does not know.
+                storage.properties = Properties::default();
+            }
         }
         Ok(storage)
     }

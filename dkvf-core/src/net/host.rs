@@ -190,6 +190,9 @@ pub fn start<P: Protocol>(local: &Rc<Local>, spec: NodeSpec) -> anyhow::Result<N
     };
     let mut node = Node::new(&config, topology.clone(), me, store, clock.now(), options)
         .with_context(|| format!("server {name} cannot start"))?;
+    for misspelt in config.protocol_properties.unused() {
+        tracing::warn!(server = %name, "{misspelt}");
+    }
     if watch_visibility {
         node.watch_visibility();
     }

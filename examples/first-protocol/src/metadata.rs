@@ -1,4 +1,3 @@
 //! The messages, generated from `primary.proto`.
 
-
 include!(concat!(env!("OUT_DIR"), "/primary.rs"));

@@ -27,7 +27,10 @@ fn main() -> anyhow::Result<()> {
             history: None,
         };
         let report = run::<Eventual>(&options, &Silent)?.report;
-        println!("{:>8}: {:>9.0} operations per second  ({})", engine.name, report.throughput_ops_s, engine.summary);
+        println!(
+            "{:>8}: {:>9.0} operations per second  ({})",
+            engine.name, report.throughput_ops_s, engine.summary
+        );
     }
     Ok(())
 }

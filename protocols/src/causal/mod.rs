@@ -1,5 +1,5 @@
 //! What the causal protocols share: the order of versions, the hybrid logical clock, the stabiliser, and the
-//! coordinator's part of read-only transactions (causal-and-chain.md section 0).
+//! coordinator's part of read-only transactions (docs/protocols/README.md).
 
 mod hlc;
 mod read_only;

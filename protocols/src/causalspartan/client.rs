@@ -1,4 +1,4 @@
-//! The client of CausalSpartan (causal-and-chain.md sections 4.3 and 4.4, variant A).
+//! The client of CausalSpartan (pseudocode in docs/protocols/causalspartan.md, variant A).
 
 use async_trait::async_trait;
 use dkvf_core::{Client, ClientContext, Key, Outcome, Value};

@@ -62,7 +62,7 @@ impl Protocol for CausalSpartan {
             models: &["causal", "convergence", "read-your-writes", "monotonic-reads"],
             order: Order::Session,
             entity_groups: false,
-            tolerates: &[Fault::Partition, Fault::Delay, Fault::Skew, Fault::CrashRecovered],
+            tolerates: &[Fault::Partition, Fault::Delay, Fault::Skew],
         }
     }
 

@@ -1,4 +1,4 @@
-//! The server of CausalSpartan (causal-and-chain.md sections 4.3 and 4.4, variant A).
+//! The server of CausalSpartan (pseudocode in docs/protocols/causalspartan.md, variant A).
 
 use dkvf_core::config::NodeConfig;
 use dkvf_core::{ClientId, Context, Key, Server, ServerId, Step};

@@ -1,4 +1,4 @@
-//! The client of COPS (causal-and-chain.md section 2.3).
+//! The client of COPS (pseudocode in docs/protocols/cops.md).
 
 use std::collections::BTreeSet;
 

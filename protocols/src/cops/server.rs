@@ -1,4 +1,4 @@
-//! The server of COPS (causal-and-chain.md section 2.3).
+//! The server of COPS (pseudocode in docs/protocols/cops.md).
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};

@@ -49,7 +49,7 @@ impl Protocol for Eventual {
             models: &["convergence", "read-your-writes", "monotonic-reads"],
             order: Order::Session,
             entity_groups: false,
-            tolerates: &[Fault::Partition, Fault::Delay, Fault::Skew, Fault::CrashRecovered],
+            tolerates: &[Fault::Partition, Fault::Delay, Fault::Skew],
         }
     }
 

@@ -1,4 +1,4 @@
-//! The server of eventual consistency (causal-and-chain.md section 1).
+//! The server of eventual consistency (pseudocode in docs/protocols/eventual.md).
 
 use dkvf_core::config::NodeConfig;
 use dkvf_core::{ClientId, Context, Server, ServerId, Step};

@@ -1,4 +1,4 @@
-//! The client of GentleRain (causal-and-chain.md section 3.3).
+//! The client of GentleRain (pseudocode in docs/protocols/gentlerain.md).
 
 use async_trait::async_trait;
 use dkvf_core::{Client, ClientContext, Key, Outcome, Value};

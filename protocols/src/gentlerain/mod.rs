@@ -65,7 +65,7 @@ impl Protocol for GentleRain {
             models: &["causal", "convergence", "read-your-writes", "monotonic-reads"],
             order: Order::Session,
             entity_groups: false,
-            tolerates: &[Fault::Partition, Fault::Delay, Fault::Skew, Fault::CrashRecovered],
+            tolerates: &[Fault::Partition, Fault::Delay, Fault::Skew],
         }
     }
 

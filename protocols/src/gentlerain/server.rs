@@ -1,4 +1,4 @@
-//! The server of GentleRain (causal-and-chain.md section 3.3).
+//! The server of GentleRain (pseudocode in docs/protocols/gentlerain.md).
 
 use dkvf_core::config::NodeConfig;
 use dkvf_core::{ClientId, Context, Key, Server, ServerId, Step};

@@ -1,4 +1,4 @@
-//! The exact check of causality for last-writer-wins stores (causal-and-chain.md 0.8), on what clients say they read and wrote.
+//! The exact check of causality for last-writer-wins stores (docs/protocols/README.md, 0.8), on what clients say they read and wrote.
 
 use std::collections::BTreeMap;
 
