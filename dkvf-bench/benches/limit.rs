@@ -2,10 +2,11 @@
 //!
 //! `cargo bench -p dkvf-bench --bench limit [-- --rounds N --seconds S --sessions 8,32,256 --peer-flush eager]`
 //!
-//! For each number of sessions and each mix, in both layouts: a round of bare echo (same frame size, connections and
-//! requests in flight), then the eventual protocol on memory, N rounds, medians. Its last line is
-//! `limit: get RATIO mixed RATIO`: framework over bare at 32 sessions, layout replica-local, 95:5 and 50:50.
-//! It prints what it found and judges nothing.
+//! For each number of sessions and each mix a round is: the bare echo with its servers on one thread and its clients on
+//! another, the bare echo on two threads that each have both, and the eventual protocol on memory in both layouts, in turn;
+//! N rounds, medians. The first bare echo is the yardstick: `limit: get RATIO mixed RATIO`, the last line, is the
+//! framework in layout replica-local over it at 32 sessions, 95:5 and 50:50. The second one shows how much of a ratio
+//! is owed to the layout. Everything is printed and nothing judged.
 
 use std::time::Duration;
 
@@ -39,39 +40,51 @@ fn main() -> anyhow::Result<()> {
         arguments.rounds, arguments.seconds
     );
     println!(
-        "{:>8} {:>14} {:>6} {:>9} {:>9} {:>7} {:>9} {:>9}",
-        "sessions", "layout", "mix", "bare", "eventual", "ratio", "p50 us", "p99 us"
+        "{:>8} {:>6} {:>10} {:>11} {:>14} {:>9} {:>9} {:>11} {:>7} {:>7}",
+        "sessions",
+        "mix",
+        "bare split",
+        "bare paired",
+        "layout",
+        "eventual",
+        "over bare",
+        "over paired",
+        "p50 us",
+        "p99 us"
     );
     let mut last_line = [0.0; 2];
     for &sessions in &arguments.sessions {
-        for (layout, echo_layout, name) in [
-            (Layout::Split, EchoLayout::Split, "split"),
-            (Layout::ReplicaLocal, EchoLayout::Paired, "replica-local"),
-        ] {
-            for (mix, (share, mix_name)) in MIXES.into_iter().enumerate() {
-                let mut rounds = Vec::new();
-                for round in 0..arguments.rounds {
-                    let bare = echo::run(EchoOptions {
-                        layout: echo_layout,
-                        connections: CONNECTIONS,
-                        in_flight: sessions,
-                        frame_bytes: FRAME_BYTES,
-                        duration: Duration::from_secs_f64(arguments.seconds),
-                    })?;
-                    let ours = framework(&arguments, sessions, layout, share, round as u64)?;
-                    rounds.push((bare, ours));
-                }
-                let bare = median(rounds.iter().map(|(bare, _)| *bare));
-                let ours = median(rounds.iter().map(|(_, ours)| ours.0));
-                let ratio = median(rounds.iter().map(|(bare, ours)| ours.0 / bare));
-                let p50 = median(rounds.iter().map(|(_, ours)| ours.1 as f64));
-                let p99 = median(rounds.iter().map(|(_, ours)| ours.2 as f64));
+        for (mix, (share, mix_name)) in MIXES.into_iter().enumerate() {
+            let mut rounds = Vec::new();
+            for round in 0..arguments.rounds {
+                rounds.push(Round {
+                    split: bare(&arguments, sessions, EchoLayout::Split)?,
+                    paired: bare(&arguments, sessions, EchoLayout::Paired)?,
+                    ours: [
+                        framework(&arguments, sessions, Layout::Split, share, round as u64)?,
+                        framework(
+                            &arguments,
+                            sessions,
+                            Layout::ReplicaLocal,
+                            share,
+                            round as u64,
+                        )?,
+                    ],
+                });
+            }
+            let of = |figure: &dyn Fn(&Round) -> f64| median(rounds.iter().map(figure));
+            for (layout, name) in ["split", "replica-local"].into_iter().enumerate() {
+                let ratio = of(&|round| round.ours[layout].0 / round.split);
                 println!(
-                    "{sessions:>8} {name:>14} {mix_name:>6} {:>9.1} {:>9.1} {ratio:>7.2} {p50:>9.0} {p99:>9.0}",
-                    bare / 1e3,
-                    ours / 1e3
+                    "{sessions:>8} {mix_name:>6} {:>10.1} {:>11.1} {name:>14} {:>9.1} {ratio:>9.2} {:>11.2} {:>7.0} {:>7.0}",
+                    of(&|round| round.split) / 1e3,
+                    of(&|round| round.paired) / 1e3,
+                    of(&|round| round.ours[layout].0) / 1e3,
+                    of(&|round| round.ours[layout].0 / round.paired),
+                    of(&|round| round.ours[layout].1 as f64),
+                    of(&|round| round.ours[layout].2 as f64),
                 );
-                if sessions == 32 && layout == Layout::ReplicaLocal && mix < 2 {
+                if sessions == 32 && name == "replica-local" && mix < 2 {
                     last_line[mix] = ratio;
                 }
             }
@@ -79,6 +92,23 @@ fn main() -> anyhow::Result<()> {
     }
     println!("limit: get {:.2} mixed {:.2}", last_line[0], last_line[1]);
     Ok(())
+}
+
+/// Throughputs of one round; of the framework with the median and 99th percentile of GET, by layout.
+struct Round {
+    split: f64,
+    paired: f64,
+    ours: [(f64, u64, u64); 2],
+}
+
+fn bare(arguments: &Arguments, sessions: usize, layout: EchoLayout) -> anyhow::Result<f64> {
+    echo::run(EchoOptions {
+        layout,
+        connections: CONNECTIONS,
+        in_flight: sessions,
+        frame_bytes: FRAME_BYTES,
+        duration: Duration::from_secs_f64(arguments.seconds),
+    })
 }
 
 fn arguments() -> anyhow::Result<Arguments> {
