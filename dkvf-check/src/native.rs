@@ -26,10 +26,13 @@ use std::io::{self, BufRead, Read, Write};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::history::{About, History, Kind, OpId, Operation, Outcome};
+use crate::history::{About, History, Kind, OpId, Operation, Outcome, SiteId};
 
 /// A longer line is malformed.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
+
+/// More sites are malformed.
+pub const SITES_MAX: usize = 1024;
 
 /// JSON numbers up to here survive readers that use floating point.
 const EXACT_MAX: u128 = 1 << 53;
@@ -327,13 +330,22 @@ impl Reader {
             seed: header.seed,
         });
         for site in &header.sites {
-            self.history.site_id(site);
+            self.site(site)?;
         }
         if let Some(reason) = header.incomplete {
             self.history.mark_incomplete(reason);
         }
         self.header = Some((header.initial, unit));
         Ok(())
+    }
+
+    /// The site called `name`; a file cannot make more of them than a history has room for.
+    fn site(&mut self, name: &str) -> Result<SiteId, String> {
+        let known = self.history.sites();
+        if known.len() >= SITES_MAX && !known.iter().any(|site| site == name) {
+            return Err(format!("more than {SITES_MAX} sites"));
+        }
+        Ok(self.history.site_id(name))
     }
 
     fn microseconds(&self, t: u64) -> Result<u64, String> {
@@ -362,7 +374,7 @@ impl Reader {
         let operation = Operation {
             process: event.process,
             session: event.session.unwrap_or(event.process),
-            site: self.history.site_id(site),
+            site: self.site(site)?,
             kind,
             key: self.history.key_id(&key),
             value: match kind {

@@ -96,23 +96,23 @@ impl Verdict {
     }
 
     /// The worst of several verdicts: one violation outweighs everything, and
-    /// an unknown outweighs what is satisfied. Of equals the first; satisfied
-    /// if there is none.
+    /// an unknown outweighs what is satisfied. Of equals the first; unknown if
+    /// there is none, for then nothing was checked.
     pub fn worst(verdicts: impl IntoIterator<Item = Verdict>) -> Verdict {
         let severity = |verdict: &Verdict| match verdict {
             Verdict::Satisfied => 0,
             Verdict::Unknown(_) => 1,
             Verdict::Violated(_) => 2,
         };
-        verdicts
-            .into_iter()
-            .fold(Verdict::Satisfied, |worst, verdict| {
-                if severity(&verdict) > severity(&worst) {
-                    verdict
-                } else {
-                    worst
-                }
-            })
+        let worse = |worst, verdict| {
+            if severity(&verdict) > severity(&worst) {
+                verdict
+            } else {
+                worst
+            }
+        };
+        let worst = verdicts.into_iter().reduce(worse);
+        worst.unwrap_or_else(|| Verdict::Unknown("no model was checked".to_owned()))
     }
 
     /// The verdict as text: its name, then the reason or each anomaly.
@@ -243,7 +243,7 @@ mod tests {
     fn the_worst_verdict_wins() {
         let unknown = || Verdict::Unknown("cap".to_owned());
         let violated = || Verdict::Violated(Vec::new());
-        assert_eq!(Verdict::worst([]), Verdict::Satisfied);
+        assert!(matches!(Verdict::worst([]), Verdict::Unknown(_)));
         assert_eq!(
             Verdict::worst([Verdict::Satisfied, unknown()]),
             Verdict::Unknown("cap".to_owned())

@@ -25,7 +25,11 @@ fn main() -> ExitCode {
         ["bench"] => bench(),
         _ => {
             println!("{HELP}");
-            return ExitCode::from(if matches!(words.as_slice(), [] | ["help" | "--help"]) { 0 } else { 2 });
+            return ExitCode::from(if matches!(words.as_slice(), [] | ["help" | "--help"]) {
+                0
+            } else {
+                2
+            });
         }
     };
     match outcome {
@@ -39,14 +43,39 @@ fn main() -> ExitCode {
 
 /// Reads only. Cheap steps first; the tests' own summary lines come last.
 fn verify() -> anyhow::Result<()> {
-    cargo(&["fmt", "--all", "--check"], &[]).context("formatting differs: `cargo xtask fix` mends it")?;
-    cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"], &[])?;
-    cargo(&["doc", "--workspace", "--no-deps", "--locked"], &[("RUSTDOCFLAGS", "-D warnings")])?;
+    cargo(&["fmt", "--all", "--check"], &[])
+        .context("formatting differs: `cargo xtask fix` mends it")?;
+    cargo(
+        &[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ],
+        &[],
+    )?;
+    cargo(
+        &["doc", "--workspace", "--no-deps", "--locked"],
+        &[("RUSTDOCFLAGS", "-D warnings")],
+    )?;
     cargo(&["test", "--workspace", "--locked"], &[])
 }
 
 fn fix() -> anyhow::Result<()> {
-    cargo(&["clippy", "--workspace", "--all-targets", "--fix", "--allow-dirty", "--allow-staged"], &[])?;
+    cargo(
+        &[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--fix",
+            "--allow-dirty",
+            "--allow-staged",
+        ],
+        &[],
+    )?;
     cargo(&["fmt", "--all"], &[])
 }
 
@@ -54,7 +83,20 @@ fn fuzz(seconds: &str) -> anyhow::Result<()> {
     if seconds.parse::<u64>().is_err() {
         bail!("{seconds:?} is no number of seconds");
     }
-    cargo(&["run", "--release", "--locked", "-p", "dkvf-core", "--example", "fuzz", "--", seconds], &[])
+    cargo(
+        &[
+            "run",
+            "--release",
+            "--locked",
+            "-p",
+            "dkvf-core",
+            "--example",
+            "fuzz",
+            "--",
+            seconds,
+        ],
+        &[],
+    )
 }
 
 fn bench() -> anyhow::Result<()> {
@@ -66,7 +108,11 @@ fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> anyhow::Result<()>
     println!("==> {line}");
     let start = Instant::now();
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let status = Command::new(cargo).args(arguments).envs(environment.iter().copied()).status().with_context(|| format!("cannot run {line}"))?;
+    let status = Command::new(cargo)
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .status()
+        .with_context(|| format!("cannot run {line}"))?;
     if !status.success() {
         bail!("{line}: {status}");
     }
