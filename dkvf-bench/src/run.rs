@@ -96,8 +96,9 @@ pub struct Finished {
     pub ycsb: String,
 }
 
-/// Time for loaded or written data to reach every replica, and for anything at all to move.
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time within which something must move: an operation end, a link get shorter, a record become visible. Delays of links
+/// come on top.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Time between two looks at the user, and at whether a phase has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Time that sessions have to finish their operations after the user's interrupt.
@@ -135,6 +136,8 @@ struct Load<'a, P: Protocol> {
     workload: Workload,
     progress: Arc<Progress>,
     observer: &'a dyn Observer,
+    /// Of a request.
+    timeout: Duration,
     /// By worker: the number of its driver there.
     drivers: Vec<usize>,
     protocol: std::marker::PhantomData<P>,
@@ -177,6 +180,7 @@ impl<'a, P: Protocol> Load<'a, P> {
             workload,
             progress,
             observer,
+            timeout: options.timeout,
             drivers,
             protocol: std::marker::PhantomData,
         })
@@ -225,27 +229,29 @@ impl<'a, P: Protocol> Load<'a, P> {
         Ok(all_finished)
     }
 
-    /// Reads `keys` at every replica; the answers by replica.
+    /// Reads `keys` at every replica; the answers by replica. `done` is told how many were read.
     fn read_everywhere(
         &self,
         keys: &[NamedKey],
         patience: &Patience,
+        done: &dyn Fn(u64),
     ) -> anyhow::Result<Vec<Vec<Outcome<Option<Tag>>>>> {
         let mut answers = Vec::new();
         for replica in 0..self.target.topology().replicas() {
             self.progress.reset();
             let worker = replica % self.drivers.len();
             let (finished, answer) = mpsc::channel();
-            let keys = keys.to_vec();
+            let copy = keys.to_vec();
             let session = FINAL_SESSIONS - READERS * (1 + replica as u32);
             self.with_driver(worker, move |local| {
                 local
                     .driver
-                    .read_all(session, replica as u16, keys, move |answers| {
+                    .read_all(session, replica as u16, copy, move |answers| {
                         drop(finished.send(answers))
                     })
             })?;
-            answers.push(patience.wait(self, &answer)?);
+            let read_before = (replica * keys.len()) as u64;
+            answers.push(patience.wait(self, &answer, &|read| done(read_before + read))?);
         }
         Ok(answers)
     }
@@ -280,14 +286,25 @@ struct Patience<'a> {
     observer: &'a dyn Observer,
     /// Interrupts that came before.
     interrupts: u32,
+    /// Time within which something must move.
+    patience: Duration,
 }
 
 impl<'a> Patience<'a> {
     /// Interrupts of earlier phases do not count.
-    fn from_now(observer: &'a dyn Observer) -> Self {
+    fn from_now(options: &RunOptions, observer: &'a dyn Observer) -> Self {
+        let slowest_ms = options
+            .servers
+            .delays
+            .iter()
+            .map(|delay| delay.ms + delay.jitter_ms)
+            .max();
+        // There, back, and there again: what protocols wait for.
+        let patience = PATIENCE + 3 * Duration::from_millis(slowest_ms.unwrap_or(0));
         Patience {
             observer,
             interrupts: observer.interrupts(),
+            patience,
         }
     }
 
@@ -304,11 +321,12 @@ impl<'a> Patience<'a> {
     /// Waits for a message of a phase whose operations count in `load.progress`.
     ///
     /// # Errors
-    /// [`Interrupted`], a server stopped, or no operation ended for [`SETTLE_TIMEOUT`].
+    /// [`Interrupted`], a server stopped, or no operation ended for longer than a request may take.
     fn wait<P: Protocol, T>(
         &self,
         load: &Load<P>,
         answer: &mpsc::Receiver<T>,
+        tell: &dyn Fn(u64),
     ) -> anyhow::Result<T> {
         let (mut done, mut moved, mut looked) = (0, Instant::now(), Instant::now());
         loop {
@@ -321,13 +339,16 @@ impl<'a> Patience<'a> {
             if load.progress.operations() != done {
                 (done, moved) = (load.progress.operations(), Instant::now());
             }
-            load.observer.done(done);
+            tell(done);
             if looked.elapsed() > Duration::from_secs(1) {
                 load.look_after_servers()?;
                 looked = Instant::now();
             }
-            if moved.elapsed() > SETTLE_TIMEOUT {
-                bail!("the servers have answered no read for {SETTLE_TIMEOUT:?}");
+            if moved.elapsed() > self.patience + load.timeout {
+                bail!(
+                    "the servers have answered no read for {:?}",
+                    self.patience + load.timeout
+                );
             }
         }
     }
@@ -395,9 +416,15 @@ fn measure<P: Protocol>(
     target.take_visibility()?;
     let window = run_window(&load, options)?;
     let all_operations = load.progress.operations().max(1) as f64;
-    let patience = Patience::from_now(observer);
+    let patience = Patience::from_now(options, observer);
+    let mut notes = Vec::new();
     let drained = match wait_until_drained(target, &patience) {
         Err(error) if error.is::<Interrupted>() => target.statuses()?,
+        // Whatever the servers are up to, the user wants what was measured.
+        Err(error) if observer.interrupts() > 0 => {
+            notes.push(format!("messages and bytes are not known: {error:#}"));
+            before.clone()
+        }
         drained => drained?,
     };
     let traffic = total(&drained) - total(&before);
@@ -416,7 +443,6 @@ fn measure<P: Protocol>(
         last_failure = report.last_failure.or(last_failure);
         lag_us = lag.max(lag_us);
     }
-    let mut notes = Vec::new();
     let failed = measurements.count(Status::Error);
     let unknown = measurements.count(Status::Unknown);
     let not_found = measurements.count(Status::NotFound);
@@ -433,10 +459,13 @@ fn measure<P: Protocol>(
             options.workload.name
         );
     }
-    notes.extend(window.ended_early);
     let throughput_ops_s = succeeded as f64 / window.seconds;
-    if let Some(target) = options.workload.target_ops_s
+    if let Some(why) = window.ended_early {
+        notes.push(why);
+    } else if let Some(target) = options.workload.target_ops_s
         && throughput_ops_s < 0.95 * target
+        // Few operations miss a low target by where the window happens to begin.
+        && target * window.seconds > (succeeded + failed + unknown + u64::from(options.clients)) as f64
     {
         notes.push(format!("the target of {target} operations per second was not reached: latencies include the time in the backlog"));
     }
@@ -511,8 +540,8 @@ fn load_records<P: Protocol>(load: &Load<P>, options: &RunOptions) -> anyhow::Re
     load.observer
         .phase("loading", options.workload.insert_count);
     let patience = Patience {
-        observer: load.observer,
         interrupts: 0,
+        ..Patience::from_now(options, load.observer)
     };
     let finished = load.start_phase(|driver, sessions, finished| {
         // Through each session's own replica, so that all replicas take part.
@@ -556,20 +585,21 @@ fn wait_until_visible<P: Protocol>(
     patience: &Patience,
 ) -> anyhow::Result<()> {
     let spec = &options.workload;
-    let last = (spec.insert_start..spec.insert_start + spec.insert_count)
-        .rev()
-        .take(1000.max(2 * options.clients as usize));
+    let last = (spec.insert_start..spec.insert_start + spec.insert_count).rev();
+    let last = last.take(1000.max(2 * options.clients as usize));
     let mut missing: Vec<NamedKey> = last
         .map(|index| NamedKey {
             index,
             bytes: spec.naming.name(index),
         })
         .collect();
-    load.observer.phase("replicating", missing.len() as u64);
-    let deadline = Instant::now() + SETTLE_TIMEOUT;
+    let all = missing.len();
+    load.observer.phase("replicating", all as u64);
+    let mut deadline = Instant::now() + patience.patience;
     let mut pauses = Pauses::new();
     while !missing.is_empty() {
         let answers = read_unrecorded(load, &missing, patience)?;
+        let before = missing.len();
         missing = select(missing, |place| {
             answers
                 .iter()
@@ -578,10 +608,14 @@ fn wait_until_visible<P: Protocol>(
         if missing.is_empty() {
             break;
         }
-        if Instant::now() > deadline {
+        load.observer.done((all - missing.len()) as u64);
+        if missing.len() < before {
+            deadline = Instant::now() + patience.patience;
+        } else if Instant::now() > deadline {
             bail!(
-                "{} of the loaded records are not visible at every replica after {SETTLE_TIMEOUT:?}",
-                missing.len()
+                "{} of the loaded records are not visible at every replica, and no more become visible within {:?}",
+                missing.len(),
+                patience.patience
             );
         }
         patience.look()?;
@@ -608,7 +642,7 @@ fn read_unrecorded<P: Protocol>(
     for worker in 0..load.drivers.len() {
         load.with_driver(worker, |local| local.driver.pause_recording(true))?;
     }
-    let answers = load.read_everywhere(keys, patience);
+    let answers = load.read_everywhere(keys, patience, &|_| {});
     for worker in 0..load.drivers.len() {
         load.with_driver(worker, |local| local.driver.pause_recording(false))?;
     }
@@ -666,7 +700,7 @@ fn run_window<P: Protocol>(load: &Load<P>, options: &RunOptions) -> anyhow::Resu
             "operationcount is reached"
         };
         format!(
-            "ended after {seconds:.1} of {:.1} s: {why}",
+            "ended after {seconds:.2} of {} s: {why}",
             options.duration.as_secs_f64()
         )
     });
@@ -712,36 +746,35 @@ fn watch<P: Protocol>(
         if interrupted && stopped.is_some_and(|since| since.elapsed() > INTERRUPT_PATIENCE) {
             return Ok(Watched::Abandoned);
         }
-        if looked.elapsed() > Duration::from_secs(1) {
-            load.look_after_servers()?;
-            looked = Instant::now();
+        if !interrupted && looked.elapsed() > Duration::from_secs(1) {
+            match load.look_after_servers() {
+                // The user may have come while a server did not answer: then what was measured goes before.
+                Err(error) if load.observer.interrupts() == 0 => return Err(error),
+                _ => looked = Instant::now(),
+            }
         }
     }
     Ok(Watched::Finished)
 }
 
-/// Waits until no link keeps anything, at most [`SETTLE_TIMEOUT`].
+/// Waits until no link keeps anything, or nothing leaves them any more.
 fn wait_until_drained(
     target: &dyn Target,
     patience: &Patience,
 ) -> anyhow::Result<Vec<ServerStatus>> {
-    let deadline = Instant::now() + SETTLE_TIMEOUT;
+    let (mut least, mut deadline) = (u64::MAX, Instant::now() + patience.patience);
     let mut pauses = Pauses::new();
     loop {
         patience.look()?;
         let statuses = target.statuses()?;
         any_failure(&statuses)?;
-        let busy = statuses
-            .iter()
-            .flat_map(|status| &status.links)
-            .map(|link| link.kept_frames)
-            .sum::<u64>();
+        let links = || statuses.iter().flat_map(|status| &status.links);
+        let kept = links().map(|link| link.kept_frames).sum::<u64>();
+        if kept < least {
+            (least, deadline) = (kept, Instant::now() + patience.patience);
+        }
         // Heartbeats are always under way: a few kept frames per link are none.
-        let links = statuses
-            .iter()
-            .map(|status| status.links.len() as u64)
-            .sum::<u64>();
-        if busy <= links || Instant::now() > deadline {
+        if kept <= links().count() as u64 || Instant::now() > deadline {
             return Ok(statuses);
         }
         pauses.pause();
@@ -823,8 +856,9 @@ fn check<P: Protocol>(
     let written = written_keys(load, options)?;
     load.observer.phase("settling", written.len() as u64);
     settle(load, &written, patience)?;
-    load.observer.phase("final reads", written.len() as u64);
-    let answers = load.read_everywhere(&written, patience)?;
+    let reads = written.len() * load.target.topology().replicas();
+    load.observer.phase("final reads", reads as u64);
+    let answers = load.read_everywhere(&written, patience, &|read| load.observer.done(read))?;
     let unanswered = answers
         .iter()
         .flatten()
@@ -959,24 +993,31 @@ fn written_keys<P: Protocol>(
         .collect())
 }
 
-/// Waits until all replicas answer alike, at most [`SETTLE_TIMEOUT`]: what then still differs is a finding.
+/// Waits until all replicas answer alike, or no further keys come to do so: what then still differs is a finding.
 fn settle<P: Protocol>(
     load: &Load<P>,
     keys: &[NamedKey],
     patience: &Patience,
 ) -> anyhow::Result<()> {
     wait_until_drained(load.target, patience)?;
-    let deadline = Instant::now() + SETTLE_TIMEOUT;
+    let mut deadline = Instant::now() + patience.patience;
     let mut pauses = Pauses::new();
     let mut differing = keys.to_vec();
     loop {
         let answers = read_unrecorded(load, &differing, patience)?;
+        let before = differing.len();
         differing = select(differing, |place| {
             answers
                 .iter()
                 .any(|replica| replica[place].is_err() || replica[place] != answers[0][place])
         });
-        if differing.is_empty() || Instant::now() > deadline {
+        if differing.is_empty() {
+            return Ok(());
+        }
+        load.observer.done((keys.len() - differing.len()) as u64);
+        if differing.len() < before {
+            deadline = Instant::now() + patience.patience;
+        } else if Instant::now() > deadline {
             return Ok(());
         }
         patience.look()?;

@@ -218,6 +218,8 @@ pub struct Processes {
     directory: ScratchDirectory,
 }
 
+/// How often servers are started on other ports because one was taken.
+const START_ATTEMPTS_MAX: u32 = 3;
 /// How long a server process may take to answer on its control port.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a server process may take to stop, before it is killed.
@@ -231,6 +233,23 @@ impl Processes {
     /// # Errors
     /// A server does not start; its own words are in the error. [`Interrupted`].
     pub fn start<P: Protocol>(
+        options: &ServerOptions,
+        program: &Path,
+        interrupted: &dyn Fn() -> bool,
+    ) -> anyhow::Result<Self> {
+        let mut attempts_left = START_ATTEMPTS_MAX;
+        loop {
+            attempts_left -= 1;
+            match Self::try_start::<P>(options, program, interrupted) {
+                // Somebody else took a port between our giving it back and the server's taking it.
+                Err(error)
+                    if attempts_left > 0 && error.to_string().contains("cannot listen on") => {}
+                started => return started,
+            }
+        }
+    }
+
+    fn try_start<P: Protocol>(
         options: &ServerOptions,
         program: &Path,
         interrupted: &dyn Fn() -> bool,

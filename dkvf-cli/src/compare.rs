@@ -4,33 +4,57 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::{ArgAction, Args, ValueEnum};
-use dkvf_bench::report::{Comparison, Latency, Machine, RunReport};
-use dkvf_bench::run::{Finished, Observer, Placement, RunOptions, run as run_one};
+use dkvf_bench::report::{Comparison, Latency, Machine, RunFailure, RunReport};
+use dkvf_bench::run::{Finished, Interrupted, Observer, Placement, RunOptions, run as run_one};
 use dkvf_bench::target::{ScratchDirectory, ServerOptions};
 use dkvf_core::Protocol;
-use dkvf_core::config::{Delay, Flush, PeerFlush};
+use dkvf_core::config::{Delay, Durability, Flush, PeerFlush};
 use dkvf_core::net::cluster;
 use dkvf_core::storage::ENGINES;
 use dkvf_protocols::Visitor;
-use dkvf_workload::WorkloadSpec;
+use dkvf_workload::{PropertyError, WorkloadSpec};
 use indicatif::ProgressBar;
 
+use crate::output::{self, Shape};
 use crate::signals::Interrupt;
-use crate::{Ending, no_such_protocol, output, usage};
+use crate::{Ending, no_such_protocol, usage};
+
+/// Most records of a run.
+const RECORDS_MAX: u64 = 1 << 40;
+/// Shortest value, which is its tag for the checkers, and longest, in bytes.
+const VALUE_BYTES_MIN: u64 = 16;
+const VALUE_BYTES_MAX: u64 = 16 << 20;
+/// Most operations per second of an open loop.
+const TARGET_MAX: f64 = 1e9;
+/// Client sessions where nobody says how many.
+const CLIENTS_DEFAULT: u32 = 32;
+/// Fewest operations that a recorder has room for: with less a run ends before it has begun.
+const RECORD_MIN: usize = 1_000;
 
 /// Runs protocols as real clusters on this machine under a workload, and prints one table.
 #[derive(Args)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "Ctrl-C ends the run and checks and prints what it has measured; a second one skips the check, a third prints nothing.
+Exit status: 0 done, or all claims hold; 1 a claim is violated, or a run failed; 2 could not tell, or not all runs were made.
+
+Examples:
   dkvf compare eventual cops gentlerain causalspartan --workload a --check
   dkvf compare eventual --workload workloads/workloadb -p requestdistribution=uniform --value-size 64 --storage memory,sled
-  dkvf compare gentlerain causalspartan --delay 0_0-1_0=40 --skew 1_0=5 --target 20000 --json results.json")]
+  dkvf compare gentlerain causalspartan --delay 0_0-1_0=40 --skew 1_0=5 --target 20000 --json results.json"
+)]
 pub struct Arguments {
     /// The protocols; all of the library if none is named.
     #[arg(value_name = "PROTOCOL")]
     protocols: Vec<String>,
     /// a to f, amplified, or a YCSB property file.
-    #[arg(long, value_name = "NAME|FILE", default_value = "a", help_heading = "Workload")]
+    #[arg(
+        long,
+        value_name = "NAME|FILE",
+        default_value = "a",
+        help_heading = "Workload"
+    )]
     workload: String,
     /// Overrides a property of the workload.
     #[arg(short = 'p', value_name = "KEY=VALUE", action = ArgAction::Append, help_heading = "Workload")]
@@ -38,23 +62,50 @@ pub struct Arguments {
     /// Records to load [default: the workload's recordcount].
     #[arg(long, value_name = "N", help_heading = "Workload")]
     records: Option<u64>,
-    /// Bytes of a value, at least 16 [default: the workload's fieldcount x fieldlength].
-    #[arg(long, value_name = "BYTES", help_heading = "Workload")]
+    /// Bytes of a value, from 16 [default: the workload's fieldcount x fieldlength].
+    #[arg(
+        long,
+        value_name = "BYTES",
+        allow_negative_numbers = true,
+        help_heading = "Workload"
+    )]
     value_size: Option<u64>,
     /// Share of reads, from 0 to 1; the rest are updates.
-    #[arg(long, value_name = "X", help_heading = "Workload")]
+    #[arg(
+        long,
+        value_name = "X",
+        allow_negative_numbers = true,
+        help_heading = "Workload"
+    )]
     get_proportion: Option<f64>,
     /// Open loop: operations per second over all clients; latency counts from the intended start.
-    #[arg(long, value_name = "OPS", help_heading = "Workload")]
+    #[arg(
+        long,
+        value_name = "OPS",
+        allow_negative_numbers = true,
+        help_heading = "Workload"
+    )]
     target: Option<f64>,
-    /// Client sessions, bound to the replicas in turn.
-    #[arg(long, value_name = "N", default_value_t = 32, help_heading = "Workload")]
-    clients: u32,
-    /// Seconds to measure.
-    #[arg(long, value_name = "S", default_value_t = 10.0, help_heading = "Workload")]
+    /// Client sessions, bound to the replicas in turn [default: -p threadcount, or 32].
+    #[arg(long, value_name = "N", help_heading = "Workload")]
+    clients: Option<u32>,
+    /// Seconds to measure; -p operationcount=N may end it earlier.
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 10.0,
+        allow_negative_numbers = true,
+        help_heading = "Workload"
+    )]
     seconds: f64,
     /// Seconds before, not measured.
-    #[arg(long, value_name = "S", default_value_t = 2.0, help_heading = "Workload")]
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 2.0,
+        allow_negative_numbers = true,
+        help_heading = "Workload"
+    )]
     warmup: f64,
     /// Seed of the workload.
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Workload")]
@@ -66,8 +117,21 @@ pub struct Arguments {
     #[arg(long, value_name = "P", default_value_t = 3, help_heading = "Cluster")]
     partitions: u16,
     /// Storage engines, separated by commas, or all: one run each.
-    #[arg(long, value_name = "NAME", default_value = "memory", help_heading = "Cluster")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "memory",
+        help_heading = "Cluster"
+    )]
     storage: String,
+    /// When a write counts as done; this version offers `none` only.
+    #[arg(
+        long,
+        value_name = "MODE",
+        default_value = "none",
+        help_heading = "Cluster"
+    )]
+    durability: Durability,
     /// Delays the link between two servers: FROM-TO=MS or FROM-TO=MS+JITTER, or a file with one such line each. `*` is every server.
     #[arg(long, value_name = "FROM-TO=MS|FILE", action = ArgAction::Append, help_heading = "Cluster")]
     delay: Vec<String>,
@@ -84,7 +148,12 @@ pub struct Arguments {
     #[arg(long, help_heading = "Cluster")]
     processes: bool,
     /// When output is written: adaptive, every_message, or microseconds between two writes.
-    #[arg(long, value_name = "MODE", default_value = "adaptive", help_heading = "Cluster")]
+    #[arg(
+        long,
+        value_name = "MODE",
+        default_value = "adaptive",
+        help_heading = "Cluster"
+    )]
     flush: String,
     /// When messages to other servers are written [default: as the protocol asks for].
     #[arg(long, value_enum, value_name = "MODE", help_heading = "Cluster")]
@@ -93,12 +162,22 @@ pub struct Arguments {
     #[arg(long, help_heading = "Check and output")]
     check: bool,
     /// Operations the recorder has room for; a checked run ends when it is full.
-    #[arg(long, value_name = "N", default_value_t = 8_000_000, help_heading = "Check and output")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 8_000_000,
+        help_heading = "Check and output"
+    )]
     record_max: usize,
-    /// Writes the checked histories here, one file per protocol.
-    #[arg(long, value_name = "DIR", requires = "check", help_heading = "Check and output")]
+    /// Writes the checked histories here, as PROTOCOL-STORAGE.jsonl.
+    #[arg(
+        long,
+        value_name = "DIR",
+        requires = "check",
+        help_heading = "Check and output"
+    )]
     history: Option<PathBuf>,
-    /// Writes results.json and YCSB's result lines here.
+    /// Writes results.json here, and YCSB's result lines as PROTOCOL-STORAGE.ycsb.
     #[arg(long, value_name = "DIR", help_heading = "Check and output")]
     out: Option<PathBuf>,
     /// Writes the results as JSON to this file, or to standard output for `-`.
@@ -126,40 +205,150 @@ enum PeerFlushName {
 /// # Errors
 /// Wrong arguments, or a run that failed.
 pub fn run(arguments: &Arguments) -> anyhow::Result<Ending> {
-    let interrupt = Interrupt::listen()?;
-    let data = ScratchDirectory::create()?;
     let protocols = chosen_protocols(arguments)?;
     let engines = chosen_engines(arguments)?;
     let workload = workload(arguments)?;
     for warning in &workload.warnings {
         eprintln!("dkvf: warning: {warning}");
     }
-    let several_engines = engines.len() > 1;
+    let data = ScratchDirectory::create()?;
+    let options = |protocol: &str, engine: &str| {
+        options(
+            arguments,
+            &workload,
+            engine,
+            data.0.join(format!("{protocol}-{engine}")),
+        )
+    };
+    // Whatever is wrong with the arguments is said before the first run and not after the last.
+    check_open_files(arguments, &options("", "")?)?;
+    prepare_outputs(arguments)?;
+    let interrupt = Interrupt::listen(3)?;
+    let planned: Vec<(&str, &str)> = protocols
+        .iter()
+        .flat_map(|protocol| {
+            engines
+                .iter()
+                .map(move |engine| (protocol.as_str(), engine.as_str()))
+        })
+        .collect();
     let mut finished = Vec::new();
-    let mut failure = None;
-    for protocol in &protocols {
-        for engine in &engines {
-            if interrupt.is_set() {
-                break;
-            }
-            let options = options(arguments, &workload, engine, data.0.join(format!("{protocol}-{engine}")))?;
-            let label = if several_engines { format!("{protocol} on {engine}") } else { protocol.clone() };
-            let observer = Progress { label, bar: output::progress_bar(), interrupt: interrupt.clone(), last: Cell::new(0) };
-            let outcome = dkvf_protocols::visit(protocol, RunWith(&options, &observer)).ok_or_else(|| no_such_protocol(protocol))?;
-            observer.bar.finish_and_clear();
-            match outcome {
-                Ok(one) => finished.push(one),
-                Err(_) if interrupt.is_set() => break,
-                // What was measured so far is worth printing.
-                Err(error) => failure = Some(error.context(format!("{protocol} on {engine}"))),
+    let mut failures = Vec::new();
+    for (protocol, engine) in &planned {
+        if interrupt.count() > 0 {
+            break;
+        }
+        let label = if engines.len() > 1 {
+            format!("{protocol} on {engine}")
+        } else {
+            (*protocol).to_owned()
+        };
+        let observer = Progress {
+            label,
+            bar: output::progress_bar(),
+            interrupt: interrupt.clone(),
+            last: Cell::new(0),
+        };
+        let outcome =
+            dkvf_protocols::visit(protocol, RunWith(&options(protocol, engine)?, &observer))
+                .ok_or_else(|| no_such_protocol(protocol))?;
+        observer.bar.finish_and_clear();
+        match outcome {
+            Ok(one) => finished.push(one),
+            Err(error) if error.is::<Interrupted>() => break,
+            // What the other protocols measure is worth printing.
+            Err(error) => {
+                eprintln!("dkvf: {protocol} on {engine}: {error:#}");
+                failures.push(RunFailure {
+                    protocol: (*protocol).to_owned(),
+                    storage: (*engine).to_owned(),
+                    error: format!("{error:#}"),
+                });
             }
         }
     }
     let runs: Vec<RunReport> = finished.iter().map(|one| one.report.clone()).collect();
-    print(arguments, &finished, &Comparison { runs, seed: arguments.seed, commit: env!("DKVF_COMMIT").to_owned(), machine: Machine::this() })?;
-    match failure {
-        Some(error) => Err(error),
-        None => Ok(ending(&finished)),
+    let (all_made, failed) = (
+        finished.len() + failures.len() == planned.len(),
+        !failures.is_empty(),
+    );
+    print(
+        arguments,
+        &finished,
+        &Comparison {
+            runs,
+            failures,
+            seed: arguments.seed,
+            commit: env!("DKVF_COMMIT").to_owned(),
+            machine: Machine::this(),
+        },
+    )?;
+    if !all_made {
+        eprintln!(
+            "dkvf: interrupted: {} of {} runs measured",
+            finished.len(),
+            planned.len()
+        );
+    }
+    Ok(match ending(&finished) {
+        _ if failed => Ending::Violated,
+        Ending::Done if !all_made => Ending::Unknown,
+        ending => ending,
+    })
+}
+
+/// Makes the folders and files that results go to.
+fn prepare_outputs(arguments: &Arguments) -> anyhow::Result<()> {
+    for (option, directory) in [("--history", &arguments.history), ("--out", &arguments.out)] {
+        if let Some(directory) = directory {
+            std::fs::create_dir_all(directory).map_err(|error| {
+                usage(format!(
+                    "{option} {}: cannot create it: {error}",
+                    directory.display()
+                ))
+            })?;
+        }
+    }
+    if let Some(file) = arguments.json.as_deref().filter(|file| *file != "-") {
+        // Not emptied: older results stay until there are new ones.
+        let opened = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(file);
+        opened.map_err(|error| usage(format!("--json {file}: cannot write it: {error}")))?;
+    }
+    Ok(())
+}
+
+/// Sockets take file descriptors, and two per pair of servers are many: better said at once than by every link that fails.
+fn check_open_files(arguments: &Arguments, options: &RunOptions) -> anyhow::Result<()> {
+    let servers = u64::from(options.servers.replicas) * u64::from(options.servers.partitions);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    // Per server: its links, both directions of each and here also both ends; listeners; clients; files of an engine.
+    let (ends, per_process) = if arguments.processes {
+        (2, 1)
+    } else {
+        (2 * servers, servers)
+    };
+    let needed = ends * (servers - 1) + (3 + 2 * threads + 16) * per_process + 64;
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let limit = limits.lines().find_map(|line| {
+        line.strip_prefix("Max open files")?
+            .split_whitespace()
+            .next()?
+            .parse::<u64>()
+            .ok()
+    });
+    match limit {
+        Some(limit) if needed > limit => Err(usage(format!(
+            "{servers} servers may need {needed} open files, and this process may have {limit}: choose fewer --replicas or --partitions, {}or raise `ulimit -n`",
+            if arguments.processes {
+                ""
+            } else {
+                "or --processes, "
+            }
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -175,7 +364,12 @@ impl Visitor for RunWith<'_> {
 
 /// The worst verdict of all runs.
 fn ending(finished: &[Finished]) -> Ending {
-    let has = |verdict: &str| finished.iter().filter_map(|one| one.report.check.as_ref()).any(|check| check.verdict == verdict);
+    let has = |verdict: &str| {
+        finished
+            .iter()
+            .filter_map(|one| one.report.check.as_ref())
+            .any(|check| check.verdict == verdict)
+    };
     if has("violated") {
         Ending::Violated
     } else if has("unknown") {
@@ -187,12 +381,30 @@ fn ending(finished: &[Finished]) -> Ending {
 
 fn chosen_protocols(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
     if arguments.protocols.is_empty() {
-        return Ok(dkvf_protocols::NAMES.iter().map(|name| (*name).to_owned()).collect());
+        return Ok(dkvf_protocols::NAMES
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect());
     }
-    match arguments.protocols.iter().find(|name| !dkvf_protocols::NAMES.contains(&name.as_str())) {
+    match arguments
+        .protocols
+        .iter()
+        .find(|name| !dkvf_protocols::NAMES.contains(&name.as_str()))
+    {
         Some(unknown) => Err(no_such_protocol(unknown)),
-        None => Ok(arguments.protocols.clone()),
+        None => Ok(without_repetitions(arguments.protocols.iter().cloned())),
     }
+}
+
+/// Results are named after protocol and storage: the same twice would overwrite itself.
+fn without_repetitions(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut chosen = Vec::new();
+    for name in names {
+        if !chosen.contains(&name) {
+            chosen.push(name);
+        }
+    }
+    chosen
 }
 
 fn chosen_engines(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
@@ -200,9 +412,17 @@ fn chosen_engines(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
     if arguments.storage == "all" {
         return Ok(known.iter().map(|name| (*name).to_owned()).collect());
     }
-    let chosen: Vec<String> = arguments.storage.split(',').map(|name| name.trim().to_owned()).collect();
+    let chosen = without_repetitions(
+        arguments
+            .storage
+            .split(',')
+            .map(|name| name.trim().to_owned()),
+    );
     match chosen.iter().find(|name| !known.contains(&name.as_str())) {
-        Some(unknown) => Err(usage(format!("there is no storage engine {unknown:?}; there are: {}, all", known.join(", ")))),
+        Some(unknown) => Err(usage(format!(
+            "there is no storage engine {unknown:?}; there are: {}, all",
+            known.join(", ")
+        ))),
         None => Ok(chosen),
     }
 }
@@ -214,40 +434,79 @@ fn workload(arguments: &Arguments) -> anyhow::Result<WorkloadSpec> {
     }
     let mut set = |key: &str, value: String| overrides.push((key.to_owned(), value));
     if let Some(records) = arguments.records {
+        if records > RECORDS_MAX {
+            return Err(usage(format!("--records {records}: at most {RECORDS_MAX}")));
+        }
         set("recordcount", records.to_string());
     }
     if let Some(bytes) = arguments.value_size {
-        set("fieldcount", "1".to_owned());
-        set("fieldlength", bytes.to_string());
+        if !(VALUE_BYTES_MIN..=VALUE_BYTES_MAX).contains(&bytes) {
+            return Err(usage(format!(
+                "--value-size {bytes}: from {VALUE_BYTES_MIN} to {VALUE_BYTES_MAX} bytes"
+            )));
+        }
+        set("valuesize", bytes.to_string());
     }
     if let Some(share) = arguments.get_proportion {
         if !(0.0..=1.0).contains(&share) {
-            return Err(usage(format!("--get-proportion {share}: a share is from 0 to 1")));
+            return Err(usage(format!(
+                "--get-proportion {share}: a share is from 0 to 1"
+            )));
         }
-        for other in ["insertproportion", "scanproportion", "readmodifywriteproportion", "ampinsertproportion"] {
+        for other in [
+            "insertproportion",
+            "scanproportion",
+            "readmodifywriteproportion",
+            "ampinsertproportion",
+        ] {
             set(other, "0".to_owned());
         }
         set("readproportion", share.to_string());
         set("updateproportion", (1.0 - share).to_string());
     }
     if let Some(target) = arguments.target {
+        if !target.is_finite() || target <= 0.0 || target > TARGET_MAX {
+            return Err(usage(format!(
+                "--target {target}: operations per second, more than 0 and at most {TARGET_MAX}"
+            )));
+        }
         set("target", target.to_string());
     }
     // The run's length is `--seconds`, unless the user asks for a number of operations.
-    if !arguments.properties.iter().any(|property| property.starts_with("operationcount=")) {
+    if !arguments
+        .properties
+        .iter()
+        .any(|property| property.starts_with("operationcount="))
+    {
         set("operationcount", "0".to_owned());
     }
-    let overrides = overrides.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-    WorkloadSpec::load(&arguments.workload, overrides).map_err(|error| {
-        let names: Vec<&str> = WorkloadSpec::builtin_names().collect();
-        usage(format!("{error} (--workload takes one of {}, or a YCSB property file)", names.join(", ")))
+    let overrides = overrides
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()));
+    WorkloadSpec::load(&arguments.workload, overrides).map_err(|error| match error {
+        PropertyError::Io { .. } => {
+            let names: Vec<&str> = WorkloadSpec::builtin_names().collect();
+            usage(format!(
+                "--workload {}: {error}; give one of {}, or a YCSB property file",
+                arguments.workload,
+                names.join(", ")
+            ))
+        }
+        error => usage(error),
     })
 }
 
-fn options(arguments: &Arguments, workload: &WorkloadSpec, engine: &str, data_directory: PathBuf) -> anyhow::Result<RunOptions> {
+fn options(
+    arguments: &Arguments,
+    workload: &WorkloadSpec,
+    engine: &str,
+    data_directory: PathBuf,
+) -> anyhow::Result<RunOptions> {
     let seconds = |name: &str, value: f64, least: f64| {
         if !value.is_finite() || value < least || value > 1e6 {
-            return Err(usage(format!("--{name} {value}: give seconds from {least} to 1000000")));
+            return Err(usage(format!(
+                "--{name} {value}: give seconds from {least} to 1000000"
+            )));
         }
         Ok(Duration::from_secs_f64(value))
     };
@@ -255,13 +514,46 @@ fn options(arguments: &Arguments, workload: &WorkloadSpec, engine: &str, data_di
     if let Some(most) = workload.max_execution_time_s {
         duration = duration.min(Duration::from_secs(most.max(1)));
     }
-    for (name, value, most) in [("replicas", u32::from(arguments.replicas), 64), ("partitions", u32::from(arguments.partitions), 1024), ("clients", arguments.clients, 100_000)] {
+    let asked_threads = arguments
+        .properties
+        .iter()
+        .any(|property| property.starts_with("threadcount="))
+        .then_some(workload.thread_count);
+    let clients = arguments
+        .clients
+        .or(asked_threads)
+        .unwrap_or(CLIENTS_DEFAULT);
+    for (name, value, most) in [
+        ("replicas", u32::from(arguments.replicas), 64),
+        ("partitions", u32::from(arguments.partitions), 1024),
+        ("clients", clients, 100_000),
+    ] {
         if value == 0 || value > most {
             return Err(usage(format!("--{name} {value}: from 1 to {most}")));
         }
     }
     if usize::from(arguments.replicas) * usize::from(arguments.partitions) > 1024 {
-        return Err(usage(format!("{} x {} servers are too many for one machine: at most 1024", arguments.replicas, arguments.partitions)));
+        return Err(usage(format!(
+            "{} x {} servers are too many for one machine: at most 1024",
+            arguments.replicas, arguments.partitions
+        )));
+    }
+    if arguments.check && arguments.record_max < RECORD_MIN {
+        return Err(usage(format!(
+            "--record-max {}: at least {RECORD_MIN}",
+            arguments.record_max
+        )));
+    }
+    if arguments.durability != Durability::None {
+        return Err(usage(format!(
+            "--durability {}: this version offers `none` only",
+            arguments.durability
+        )));
+    }
+    if arguments.processes && arguments.layout == LayoutName::Split {
+        return Err(usage(
+            "--layout split: with --processes servers and clients are always apart; leave one of the two out",
+        ));
     }
     let servers = ServerOptions {
         replicas: arguments.replicas,
@@ -272,11 +564,22 @@ fn options(arguments: &Arguments, workload: &WorkloadSpec, engine: &str, data_di
         peer_flush: match arguments.peer_flush {
             None => PeerFlush::Protocol,
             Some(PeerFlushName::Eager) => PeerFlush::Eager,
-            Some(PeerFlushName::Lazy) => PeerFlush::Lazy { us: PeerFlush::LAZY_US, bytes: PeerFlush::LAZY_BYTES },
+            Some(PeerFlushName::Lazy) => PeerFlush::Lazy {
+                us: PeerFlush::LAZY_US,
+                bytes: PeerFlush::LAZY_BYTES,
+            },
         },
         delays: delays(arguments)?,
-        skews: arguments.skew.iter().map(|text| skew(arguments, text)).collect::<anyhow::Result<_>>()?,
-        properties: arguments.protocol_property.iter().map(|text| key_value("--protocol-property", text)).collect::<anyhow::Result<_>>()?,
+        skews: arguments
+            .skew
+            .iter()
+            .map(|text| skew(arguments, text))
+            .collect::<anyhow::Result<_>>()?,
+        properties: arguments
+            .protocol_property
+            .iter()
+            .map(|text| key_value("--protocol-property", text))
+            .collect::<anyhow::Result<_>>()?,
     };
     Ok(RunOptions {
         servers,
@@ -289,7 +592,7 @@ fn options(arguments: &Arguments, workload: &WorkloadSpec, engine: &str, data_di
             })
         },
         workload: workload.clone(),
-        clients: arguments.clients,
+        clients,
         duration,
         warmup: seconds("warmup", arguments.warmup, 0.0)?,
         timeout: Duration::from_secs(10),
@@ -305,27 +608,39 @@ fn flush(text: &str) -> anyhow::Result<Flush> {
         "every_message" => Ok(Flush::EveryMessage),
         us => match us.parse() {
             Ok(us) if us > 0 => Ok(Flush::Interval { us }),
-            _ => Err(usage(format!("--flush {text}: adaptive, every_message, or microseconds between two writes"))),
+            _ => Err(usage(format!(
+                "--flush {text}: adaptive, every_message, or microseconds between two writes"
+            ))),
         },
     }
 }
 
 fn key_value(option: &str, text: &str) -> anyhow::Result<(String, String)> {
     match text.split_once('=') {
-        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
+        Some((key, value)) if !key.trim().is_empty() => {
+            Ok((key.trim().to_owned(), value.trim().to_owned()))
+        }
         _ => Err(usage(format!("{option} {text}: write KEY=VALUE"))),
     }
 }
 
 /// The servers that a name on the command line means.
 fn servers(arguments: &Arguments, option: &str, name: &str) -> anyhow::Result<Vec<String>> {
-    let all = || (0..arguments.replicas).flat_map(|replica| (0..arguments.partitions).map(move |partition| format!("{replica}_{partition}")));
+    let all = || {
+        (0..arguments.replicas).flat_map(|replica| {
+            (0..arguments.partitions).map(move |partition| format!("{replica}_{partition}"))
+        })
+    };
     if name == "*" {
         return Ok(all().collect());
     }
     match all().find(|known| known == name) {
         Some(known) => Ok(vec![known]),
-        None => Err(usage(format!("{option}: there is no server {name:?}; servers are called REPLICA_PARTITION, from 0_0 to {}_{}", arguments.replicas - 1, arguments.partitions - 1))),
+        None => Err(usage(format!(
+            "{option}: there is no server {name:?}; servers are called REPLICA_PARTITION, from 0_0 to {}_{}",
+            arguments.replicas - 1,
+            arguments.partitions - 1
+        ))),
     }
 }
 
@@ -336,23 +651,47 @@ fn delays(arguments: &Arguments) -> anyhow::Result<Vec<Delay>> {
             add_delay(arguments, "--delay", text, &mut delays)?;
             continue;
         }
-        let lines = std::fs::read_to_string(text).map_err(|error| usage(format!("--delay {text}: {error}; write FROM-TO=MS or name a file with such lines")))?;
+        let lines = std::fs::read_to_string(text).map_err(|error| {
+            usage(format!(
+                "--delay {text}: {error}; write FROM-TO=MS or name a file with such lines"
+            ))
+        })?;
         for (number, line) in lines.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default().trim();
             if !line.is_empty() {
-                add_delay(arguments, &format!("{text}:{}", number + 1), line, &mut delays)?;
+                add_delay(
+                    arguments,
+                    &format!("{text}:{}", number + 1),
+                    line,
+                    &mut delays,
+                )?;
             }
         }
     }
     Ok(delays)
 }
 
-fn add_delay(arguments: &Arguments, place: &str, text: &str, delays: &mut Vec<Delay>) -> anyhow::Result<()> {
-    let wrong = || usage(format!("{place} {text}: write FROM-TO=MS or FROM-TO=MS+JITTER, in whole milliseconds up to 60000"));
+fn add_delay(
+    arguments: &Arguments,
+    place: &str,
+    text: &str,
+    delays: &mut Vec<Delay>,
+) -> anyhow::Result<()> {
+    let wrong = || {
+        usage(format!(
+            "{place} {text}: write FROM-TO=MS or FROM-TO=MS+JITTER, in whole milliseconds up to 60000"
+        ))
+    };
     let (link, time) = text.split_once('=').ok_or_else(wrong)?;
     let (from, to) = link.split_once('-').ok_or_else(wrong)?;
     let (ms, jitter) = time.split_once('+').unwrap_or((time, "0"));
-    let number = |text: &str| text.trim().parse::<u64>().ok().filter(|ms| *ms <= 60_000).ok_or_else(wrong);
+    let number = |text: &str| {
+        text.trim()
+            .parse::<u64>()
+            .ok()
+            .filter(|ms| *ms <= 60_000)
+            .ok_or_else(wrong)
+    };
     let (ms, jitter) = (number(ms)?, number(jitter)?);
     for from in servers(arguments, place, from.trim())? {
         for to in servers(arguments, place, to.trim())? {
@@ -367,17 +706,36 @@ fn add_delay(arguments: &Arguments, place: &str, text: &str, delays: &mut Vec<De
 
 fn skew(arguments: &Arguments, text: &str) -> anyhow::Result<(String, i64)> {
     let (node, ms) = key_value("--skew", text)?;
-    let ms: f64 = ms.parse().ok().filter(|ms: &f64| ms.abs() <= 3.6e9).ok_or_else(|| usage(format!("--skew {text}: write NODE=MS, MS between -3600000000 and 3600000000")))?;
+    let ms: f64 = ms
+        .parse()
+        .ok()
+        .filter(|ms: &f64| ms.abs() <= 3.6e9)
+        .ok_or_else(|| {
+            usage(format!(
+                "--skew {text}: write NODE=MS, MS between -3600000000 and 3600000000"
+            ))
+        })?;
     servers(arguments, "--skew", &node)?;
     Ok((node, (ms * 1000.0) as i64))
 }
 
-fn print(arguments: &Arguments, finished: &[Finished], comparison: &Comparison) -> anyhow::Result<()> {
+fn print(
+    arguments: &Arguments,
+    finished: &[Finished],
+    comparison: &Comparison,
+) -> anyhow::Result<()> {
     if let Some(directory) = &arguments.out {
-        std::fs::create_dir_all(directory)?;
-        output::write_json(&directory.join("results.json").display().to_string(), comparison)?;
+        output::write_json(
+            &directory.join("results.json").display().to_string(),
+            comparison,
+        )?;
         for one in finished {
-            std::fs::write(directory.join(format!("{}-{}.ycsb", one.report.protocol, one.report.storage)), &one.ycsb)?;
+            let file = directory.join(format!(
+                "{}-{}.ycsb",
+                one.report.protocol, one.report.storage
+            ));
+            std::fs::write(&file, &one.ycsb)
+                .with_context(|| format!("cannot write {}", file.display()))?;
         }
     }
     if let Some(target) = &arguments.json {
@@ -388,55 +746,125 @@ fn print(arguments: &Arguments, finished: &[Finished], comparison: &Comparison) 
     }
     if arguments.ycsb {
         for one in finished {
-            output::print(&format!("# {} on {}\n{}", one.report.protocol, one.report.storage, one.ycsb))?;
+            output::print(&format!(
+                "# {} on {}\n{}",
+                one.report.protocol, one.report.storage, one.ycsb
+            ))?;
         }
         return Ok(());
     }
     output::print(&describe(comparison))
 }
 
+/// The kinds of operations in the order of their columns, with the heading of each.
+const KINDS: [(&str, &str); 5] = [
+    ("get", "get"),
+    ("put", "put"),
+    ("scan", "scan"),
+    ("read_modify_write", "rmw"),
+    ("amplified_insert", "amp"),
+];
+
 fn describe(comparison: &Comparison) -> String {
-    let mut table = output::table(&["protocol", "storage", "ops/s", "get p50", "p99 us", "put p50", "p99 us", "visible p50", "p99 us", "msgs/op", "B/op", "failed", "check"]);
-    for run in &comparison.runs {
-        let latency = |name: &str| run.latency_us.get(name);
-        let cell = |latency: Option<&Latency>, of: fn(&Latency) -> u64| latency.map_or("-".to_owned(), |latency| output::thousands(of(latency)));
-        let put = latency("put").or(latency("scan")).or(latency("read_modify_write")).or(latency("amplified_insert"));
-        let visible = |us: u64| if run.visibility_us.count == 0 { "-".to_owned() } else { output::thousands(us) };
-        table.add_row([
+    let runs = &comparison.runs;
+    let kinds: Vec<(&str, &str)> = KINDS
+        .into_iter()
+        .filter(|(name, _)| runs.iter().any(|run| run.latency_us.contains_key(*name)))
+        .collect();
+    let mut header: Vec<String> = ["protocol", "storage", "ops/s"].map(str::to_owned).into();
+    for heading in kinds.iter().map(|(_, heading)| *heading).chain(["visible"]) {
+        header.extend([format!("{heading} p50"), "p99 us".to_owned()]);
+    }
+    header.extend(["msgs/op", "B/op", "failed", "check"].map(str::to_owned));
+    let mut table = output::table(&header.iter().map(String::as_str).collect::<Vec<_>>());
+    for run in runs {
+        let mut row = vec![
             run.protocol.clone(),
             run.storage.clone(),
-            output::thousands(run.throughput_ops_s as u64),
-            cell(latency("get"), |latency| latency.p50),
-            cell(latency("get"), |latency| latency.p99),
-            cell(put, |latency| latency.p50),
-            cell(put, |latency| latency.p99),
+            output::thousands(run.throughput_ops_s.round() as u64),
+        ];
+        for (name, _) in &kinds {
+            let cell = |of: fn(&Latency) -> u64| {
+                run.latency_us
+                    .get(*name)
+                    .map_or("-".to_owned(), |latency| output::thousands(of(latency)))
+            };
+            row.extend([cell(|latency| latency.p50), cell(|latency| latency.p99)]);
+        }
+        let visible = |us: u64| {
+            if run.visibility_us.count == 0 {
+                "-".to_owned()
+            } else {
+                output::thousands(us)
+            }
+        };
+        row.extend([
             visible(run.visibility_us.p50),
             visible(run.visibility_us.p99),
             format!("{:.2}", run.messages_per_op),
             format!("{:.0}", run.bytes_per_op),
             output::thousands(run.failed + run.unknown),
-            run.check.as_ref().map_or("-".to_owned(), |check| check.verdict.clone()),
+            run.check
+                .as_ref()
+                .map_or("-".to_owned(), |check| check.verdict.clone()),
         ]);
+        table.add_row(row);
     }
     let mut text = format!("{table}\n");
-    if let Some(run) = comparison.runs.first() {
+    if let Some(run) = runs.first() {
         text += &format!(
-            "\nworkload {}, {} replicas x {} partitions, {} clients, {} records, {:.1} s, layout {}, durability {}, {} cpus\n",
-            run.workload, run.replicas, run.partitions, run.clients, run.records, run.seconds, run.layout, run.durability, comparison.machine.cpus
+            "\nworkload {}, {} replicas x {} partitions, {} clients, {} records, {:.2} s, layout {}, durability {}, {} cpus\n",
+            run.workload,
+            run.replicas,
+            run.partitions,
+            run.clients,
+            run.records,
+            run.seconds,
+            run.layout,
+            run.durability,
+            comparison.machine.cpus
         );
     }
-    for run in &comparison.runs {
-        for note in &run.notes {
-            text += &format!("{}: {note}\n", run.protocol);
+    for run in runs {
+        text += &remarks(
+            run,
+            runs.iter()
+                .filter(|other| other.protocol == run.protocol)
+                .count()
+                > 1,
+        );
+    }
+    text
+}
+
+/// What there is to say about a run beside its row.
+fn remarks(run: &RunReport, several_engines: bool) -> String {
+    let label = if several_engines {
+        format!("{} on {}", run.protocol, run.storage)
+    } else {
+        run.protocol.clone()
+    };
+    let loaded = output::thousands(run.records);
+    let mut text = format!(
+        "{label}: loaded {loaded} records in {:.2} s, {} per second\n",
+        run.load_seconds,
+        output::thousands(run.load_records_s as u64)
+    );
+    for note in &run.notes {
+        text += &format!("{label}: {note}\n");
+    }
+    if let Some(check) = &run.check {
+        text += &format!(
+            "{label}: {} of {} operations: {}\n",
+            check.model,
+            output::thousands(check.operations as u64),
+            check.verdict
+        );
+        if !check.explanation.is_empty() {
+            text += &format!("{}\n", check.explanation);
         }
-        if let Some(check) = &run.check {
-            text += &format!("{}: {} of {} operations: {}\n", run.protocol, check.model, output::thousands(check.operations as u64), check.verdict);
-            if !check.explanation.is_empty() {
-                text += &format!("{}\n", check.explanation);
-            }
-            if let Some(history) = &check.history {
-                text += &format!("{}: history in {history}\n", run.protocol);
-            }
+        if let Some(history) = &check.history {
+            text += &format!("{label}: history in {history}\n");
         }
     }
     text
@@ -452,10 +880,15 @@ struct Progress {
 
 impl Observer for Progress {
     fn phase(&self, name: &str, total: u64) {
-        let name = if self.label.starts_with(name) { "running" } else { name };
-        self.bar.set_message(format!("{}: {name}", self.label));
+        let shape = match name {
+            "loading" => Shape::Speed,
+            _ if total == 0 => Shape::Wait,
+            _ => Shape::Bar,
+        };
+        self.bar.reset();
+        self.bar.set_style(shape.style());
         self.bar.set_length(total);
-        self.bar.set_position(0);
+        self.bar.set_message(format!("{}: {name}", self.label));
         self.last.set(0);
     }
 
@@ -465,7 +898,7 @@ impl Observer for Progress {
         }
     }
 
-    fn interrupted(&self) -> bool {
-        self.interrupt.is_set()
+    fn interrupts(&self) -> u32 {
+        self.interrupt.count()
     }
 }

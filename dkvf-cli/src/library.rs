@@ -52,11 +52,17 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Ending> {
             client: "kv",
             paper: entry.about.paper,
             claims: entry.claims.models.to_vec(),
-            lines: Lines { server, client, metadata },
+            lines: Lines {
+                server,
+                client,
+                metadata,
+            },
             status: entry.about.status,
         }
     });
-    let library = Library { protocols: protocols.collect() };
+    let library = Library {
+        protocols: protocols.collect(),
+    };
     if let Some(target) = &arguments.json {
         output::write_json(target, &library)?;
     }
@@ -69,7 +75,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Ending> {
 fn describe(library: &Library) -> String {
     let mut text = String::new();
     for entry in &library.protocols {
-        let Lines { server, client, metadata } = entry.lines;
+        let Lines {
+            server,
+            client,
+            metadata,
+        } = entry.lines;
         text += &format!(
             "{}\n    guarantees {} ({})\n    {}\n    lines: server {server}, client {client}, metadata {metadata}\n    {}\n",
             entry.name,

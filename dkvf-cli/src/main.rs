@@ -1,8 +1,9 @@
-//! The `dkvf` command. `docs/cli` is `--help`: every command explains itself.
+//! The `dkvf` command: every command explains itself with `--help`.
 
 mod client;
 mod compare;
 mod library;
+mod logging;
 mod output;
 mod server;
 mod signals;
@@ -42,16 +43,18 @@ enum Command {
 pub enum Ending {
     /// Done, or the property holds.
     Done,
-    /// The property is violated.
+    /// The property is violated, or something failed and was reported.
     Violated,
-    /// Nobody can tell.
+    /// Nobody can tell, or not all was done.
     Unknown,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let filter = tracing_subscriber::EnvFilter::try_from_env("DKVF_LOG").unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // A server's configuration says where it logs.
+    if !matches!(arguments.command, Command::Server(_)) {
+        logging::to_stderr();
+    }
     let ending = match arguments.command {
         Command::Protocols(arguments) => library::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
@@ -88,5 +91,8 @@ pub fn usage(problem: impl std::fmt::Display) -> anyhow::Error {
 
 /// The error for a protocol that is not in the library.
 pub fn no_such_protocol(name: &str) -> anyhow::Error {
-    usage(format!("there is no protocol {name:?}; the library has: {}", dkvf_protocols::NAMES.join(", ")))
+    usage(format!(
+        "there is no protocol {name:?}; the library has: {}",
+        dkvf_protocols::NAMES.join(", ")
+    ))
 }

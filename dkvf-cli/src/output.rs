@@ -28,7 +28,9 @@ pub fn write_json(target: &str, value: &impl Serialize) -> anyhow::Result<()> {
 /// Standard output cannot be written for another reason.
 pub fn print(text: &str) -> anyhow::Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error).context("cannot write to standard output"),
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to standard output")
+        }
         _ => Ok(()),
     }
 }
@@ -36,7 +38,9 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 /// A table whose first column is text and whose others are numbers.
 pub fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header.iter().copied());
+    table
+        .load_style(presets::NOTHING)
+        .set_header(header.iter().copied());
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -56,13 +60,42 @@ pub fn thousands(number: u64) -> String {
     text
 }
 
+/// Whether standard error may be coloured: it is a terminal, and the user has not set `NO_COLOR`.
+pub fn is_coloured() -> bool {
+    std::io::stderr().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
 /// A progress bar on standard error, if that is a terminal.
 pub fn progress_bar() -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
+    if std::io::stderr().is_terminal() {
+        ProgressBar::new(0)
+    } else {
+        ProgressBar::hidden()
     }
-    let style = ProgressStyle::with_template("{msg:<28} {wide_bar} {percent:>3}% {eta:>4}");
-    ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// What a progress bar shows beside what it is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Nothing: nobody knows how much there is to do.
+    Wait,
+    /// How far it has come.
+    Bar,
+    /// And how many per second.
+    Speed,
+}
+
+impl Shape {
+    /// The style of indicatif for this.
+    pub fn style(self) -> ProgressStyle {
+        let template = match self {
+            Shape::Wait => "{msg:<32}",
+            Shape::Bar => "{msg:<32} {wide_bar} {percent:>3}% {eta:>4}",
+            Shape::Speed => "{msg:<32} {wide_bar} {percent:>3}% {per_sec} {eta:>4}",
+        };
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+    }
 }
 
 #[cfg(test)]

@@ -1,49 +1,86 @@
-//! Ctrl-C: the first ends a command cleanly, the second at once.
+//! Ctrl-C and SIGTERM: the first ends a command cleanly.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Whether the user wants to stop.
+/// How often the user has asked to stop.
 #[derive(Clone)]
-pub struct Interrupt(Arc<AtomicBool>);
+pub struct Interrupt(Arc<AtomicU32>);
 
 impl Interrupt {
-    /// Starts to listen for Ctrl-C and for SIGTERM.
+    /// Starts to listen. The `last` signal ends the process at once, whatever it is doing.
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn listen() -> anyhow::Result<Self> {
-        let interrupt = Interrupt(Arc::new(AtomicBool::new(false)));
+    pub fn listen(last: u32) -> anyhow::Result<Self> {
+        let interrupt = Interrupt(Arc::new(AtomicU32::new(0)));
         let flag = interrupt.clone();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        std::thread::Builder::new().name("dkvf-signals".to_owned()).spawn(move || {
-            runtime.block_on(async {
-                wait_for_signal().await;
-                flag.0.store(true, Ordering::Relaxed);
-                wait_for_signal().await;
-                std::process::exit(130);
-            });
-        })?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let mut signals = {
+            let _context = runtime.enter();
+            Signals::new()?
+        };
+        let listen = async move {
+            loop {
+                signals.next().await;
+                if flag.0.fetch_add(1, Ordering::Relaxed) + 1 >= last {
+                    std::process::exit(130);
+                }
+            }
+        };
+        std::thread::Builder::new()
+            .name("dkvf-signals".to_owned())
+            .spawn(move || runtime.block_on(listen))?;
         Ok(interrupt)
     }
 
-    /// Whether a signal came.
-    pub fn is_set(&self) -> bool {
+    /// How many signals came.
+    pub fn count(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-async fn wait_for_signal() {
-    #[cfg(unix)]
-    {
+/// The signals that mean "stop". They are taken from the moment this is made: none is lost between two.
+#[cfg(unix)]
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
-            }
-            return;
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
         }
     }
-    let _ = tokio::signal::ctrl_c().await;
+}
+
+/// Elsewhere only Ctrl-C.
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Signals)
+    }
+
+    async fn next(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            // Nothing can be heard here: the system's own way of ending processes remains.
+            std::future::pending::<()>().await;
+        }
+    }
 }

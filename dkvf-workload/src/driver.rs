@@ -75,10 +75,11 @@ type Program = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Runs the sessions of one thread as plain futures: no task and no channel per session.
 ///
-/// It serves every host that offers a [`ClientPort`] and calls a [`SessionExecutor`]: session number `i` of the port
-/// is program `i` of the driver.
+/// It serves every host that offers a [`ClientPort`] and calls a [`SessionExecutor`] with the numbers of the port's
+/// sessions. A program is one logical client: it takes a new session of the port after every unknown outcome.
 pub struct Driver<C: Client> {
     shared: Rc<Shared<C>>,
+    /// Those of the present phase; `None` once ended.
     programs: RefCell<Vec<Option<Program>>>,
     unfinished: Cell<usize>,
     finished: RefCell<Option<Box<dyn FnOnce()>>>,
@@ -90,6 +91,8 @@ pub type NewSession<C> = Box<dyn Fn(u16) -> (u32, ClientContext<<C as Client>::M
 struct Shared<C: Client> {
     port: Rc<dyn ClientPort<C::Metadata>>,
     new_session: NewSession<C>,
+    /// By number of the port's session: the program that took it.
+    owners: RefCell<Vec<usize>>,
     workload: Workload,
     progress: Arc<Progress>,
     report: RefCell<Report>,
@@ -109,6 +112,7 @@ impl<C: Client> Driver<C> {
         let shared = Shared {
             port,
             new_session,
+            owners: RefCell::default(),
             workload,
             progress,
             report: RefCell::default(),
@@ -124,45 +128,38 @@ impl<C: Client> Driver<C> {
     }
 
     /// Inserts the shares of `sessions` (numbers in the workload) through `replica`, calling `finished` when all are done.
-    /// A failed insert is tried again as often as the workload says.
+    /// A failed insert is tried again as often and as late as the workload says.
     pub fn load(&self, sessions: &[u32], replica: u16, finished: impl FnOnce() + 'static) {
-        let programs = sessions.iter().map(|&session| {
-            let (_, context) = (self.shared.new_session)(replica);
-            load(self.shared.clone(), C::new(context), session)
+        let programs = sessions.iter().enumerate().map(|(program, &session)| {
+            let seat = Seat::new(&self.shared, program, session, replica);
+            Box::pin(load(seat, session)) as Program
         });
-        self.start(
-            programs
-                .map(|program| Box::pin(program) as Program)
-                .collect(),
-            finished,
-        );
+        self.start(programs.collect(), finished);
     }
 
     /// Runs `sessions` of the workload, each a number and the replica it is bound to, within `window`.
     pub fn run(&self, sessions: &[(u32, u16)], window: Window, finished: impl FnOnce() + 'static) {
         if self.shared.workload.spec().target_ops_s.is_some() {
-            self.shared
-                .report
-                .borrow_mut()
-                .intended
-                .get_or_insert_default();
+            let mut report = self.shared.report.borrow_mut();
+            report.intended.get_or_insert_default();
         }
-        let programs = sessions.iter().map(|&(session, replica)| {
-            let (number, context) = (self.shared.new_session)(replica);
-            Box::pin(run(
-                self.shared.clone(),
-                C::new(context),
-                session,
-                number,
-                replica,
-                window,
-            )) as Program
-        });
+        if let Some(recorder) = &mut *self.shared.recorder.borrow_mut() {
+            // When the recorder is full, every session may be in the middle of an operation.
+            recorder.reserve(sessions.len() * self.shared.entries_per_operation());
+        }
+        let programs = sessions
+            .iter()
+            .enumerate()
+            .map(|(program, &(session, replica))| {
+                let seat = Seat::new(&self.shared, program, session, replica);
+                Box::pin(run(seat, session, window)) as Program
+            });
         self.start(programs.collect(), finished);
     }
 
     /// Reads `keys` at `replica` with new sessions, numbered from `first_session` on in the history, and keeps the
-    /// answers in the recorder. They are also handed to `finished`, in the order of the keys.
+    /// answers in the recorder. They are also handed to `finished`, in the order of the keys: [`Failure::Unknown`] for
+    /// those that were not read. The number of keys read is counted in the [`Progress`].
     pub fn read_all(
         &self,
         first_session: u32,
@@ -170,19 +167,42 @@ impl<C: Client> Driver<C> {
         keys: Vec<NamedKey>,
         finished: impl FnOnce(Vec<Outcome<Option<Tag>>>) + 'static,
     ) {
+        if let Some(recorder) = &mut *self.shared.recorder.borrow_mut() {
+            recorder.reserve(keys.len());
+        }
         let keys = Rc::new(keys);
         let answers = Rc::new(RefCell::new(vec![Err(Failure::Unknown); keys.len()]));
         let readers = (0..READERS).take(keys.len()).map(|reader| {
-            let (_, context) = (self.shared.new_session)(replica);
-            let reads = Reads { session: first_session + reader, replica, first: reader as usize, keys: keys.clone() };
-            Box::pin(read_all(self.shared.clone(), C::new(context), reads, answers.clone())) as Program
+            let seat = Seat::new(
+                &self.shared,
+                reader as usize,
+                first_session + reader,
+                replica,
+            );
+            Box::pin(read_all(
+                seat,
+                reader as usize,
+                keys.clone(),
+                answers.clone(),
+            )) as Program
         });
         self.start(readers.collect(), move || finished(answers.take()));
     }
 
+    /// Has every session look at the stop sign of [`Progress`], also those that wait for their time to come. A session
+    /// that waits for an answer goes on waiting.
+    pub fn look_at_stop_sign(&self) {
+        let programs = self.programs.borrow().len();
+        (0..programs).for_each(|program| self.poll(program));
+    }
+
     /// Sets the recorder aside, or takes it up again: for reads that only wait for something.
     pub fn pause_recording(&self, pause: bool) {
-        let (from, to) = if pause { (&self.shared.recorder, &self.shared.paused_recorder) } else { (&self.shared.paused_recorder, &self.shared.recorder) };
+        let (from, to) = if pause {
+            (&self.shared.recorder, &self.shared.paused_recorder)
+        } else {
+            (&self.shared.paused_recorder, &self.shared.recorder)
+        };
         if let Some(recorder) = from.take() {
             *to.borrow_mut() = Some(recorder);
         }
@@ -191,7 +211,8 @@ impl<C: Client> Driver<C> {
     /// The indexes of all records in the recorder, ascending.
     pub fn recorded_keys(&self) -> Vec<u64> {
         let recorder = self.shared.recorder.borrow();
-        let mut indexes: Vec<u64> = recorder.iter().flat_map(Recorder::entries).map(|entry| entry.key_index).collect();
+        let entries = recorder.iter().flat_map(Recorder::entries);
+        let mut indexes: Vec<u64> = entries.map(|entry| entry.key_index).collect();
         indexes.sort_unstable();
         indexes.dedup();
         indexes
@@ -214,17 +235,14 @@ impl<C: Client> Driver<C> {
             0,
             "a driver runs one phase at a time"
         );
-        let first = self.programs.borrow().len() as u32;
-        let count = programs.len() as u32;
-        self.unfinished.set(programs.len());
+        let count = programs.len();
+        self.unfinished.set(count);
         *self.finished.borrow_mut() = Some(Box::new(finished));
-        self.programs
-            .borrow_mut()
-            .extend(programs.into_iter().map(Some));
+        *self.programs.borrow_mut() = programs.into_iter().map(Some).collect();
         if count == 0 {
             self.finish();
         }
-        SessionExecutor::run(self, &mut (first..first + count).collect());
+        (0..count).for_each(|program| self.poll(program));
     }
 
     fn finish(&self) {
@@ -233,11 +251,11 @@ impl<C: Client> Driver<C> {
         }
     }
 
-    fn poll(&self, number: u32) {
+    fn poll(&self, number: usize) {
         let program = self
             .programs
             .borrow_mut()
-            .get_mut(number as usize)
+            .get_mut(number)
             .and_then(Option::take);
         let Some(mut program) = program else {
             return;
@@ -247,7 +265,7 @@ impl<C: Client> Driver<C> {
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()))
         {
-            Poll::Pending => self.programs.borrow_mut()[number as usize] = Some(program),
+            Poll::Pending => self.programs.borrow_mut()[number] = Some(program),
             Poll::Ready(()) => {
                 self.unfinished.set(self.unfinished.get() - 1);
                 if self.unfinished.get() == 0 {
@@ -261,78 +279,186 @@ impl<C: Client> Driver<C> {
 impl<C: Client> SessionExecutor for Driver<C> {
     fn run(&self, ready: &mut Vec<u32>) {
         for number in ready.drain(..) {
-            self.poll(number);
+            let owner = self.shared.owners.borrow().get(number as usize).copied();
+            // A session of an earlier phase may still ring: a program that is polled for nothing goes on waiting.
+            if let Some(program) = owner {
+                self.poll(program);
+            }
         }
     }
 }
 
-async fn load<C: Client>(shared: Rc<Shared<C>>, mut client: C, session: u32) {
-    let retries = shared.workload.spec().insertion_retry_limit;
-    for (done, Record { key, value }) in shared.workload.load(session).enumerate() {
+/// Where a program sits: its session with the cluster, and its side of the recorder.
+struct Seat<C: Client> {
+    shared: Rc<Shared<C>>,
+    program: usize,
+    replica: u16,
+    /// Number of the session at the port.
+    number: u32,
+    client: C,
+    recording: bool,
+    /// Session and process in the history.
+    recorded_as: u32,
+}
+
+impl<C: Client> Seat<C> {
+    fn new(shared: &Rc<Shared<C>>, program: usize, session: u32, replica: u16) -> Self {
+        let recording = shared.recorder.borrow().is_some();
+        let (number, client) = shared.open_session(program, replica, recording);
+        Seat {
+            shared: shared.clone(),
+            program,
+            replica,
+            number,
+            client,
+            recording,
+            recorded_as: session,
+        }
+    }
+
+    /// Goes on as somebody else after an unknown outcome. The old client does not know whether its request took effect,
+    /// or still will: what it remembers is no longer its history.
+    fn change_session(&mut self) {
+        (self.number, self.client) =
+            self.shared
+                .open_session(self.program, self.replica, self.recording);
+        // Sessions of the workload are numbered from 0, so that nobody else gets these numbers.
+        self.recorded_as = self
+            .recorded_as
+            .wrapping_add(self.shared.workload.sessions());
+    }
+
+    fn record<T>(
+        &mut self,
+        kind: Kind,
+        key_index: u64,
+        value: Option<Tag>,
+        start_us: u64,
+        end_us: u64,
+        answer: &Outcome<T>,
+    ) {
+        if !self.recording {
+            return;
+        }
+        let witnesses = self.client.context().take_witnesses();
+        let (outcome, complete_us) = match answer {
+            Ok(_) => (RecordedOutcome::Ok, Some(end_us)),
+            Err(Failure::Failed(_)) => (RecordedOutcome::Fail, Some(end_us)),
+            Err(Failure::Unknown) => (RecordedOutcome::Info, None),
+        };
+        if let Some(recorder) = &mut *self.shared.recorder.borrow_mut() {
+            recorder.record(Entry {
+                process: self.recorded_as,
+                session: self.recorded_as,
+                site: self.replica,
+                kind,
+                key_index,
+                value,
+                version: witnesses.last().map(|(_, version)| version.0),
+                invoke_us: start_us,
+                complete_us,
+                outcome,
+            });
+        }
+    }
+
+    /// Resolves at `time_us` or soon after, or earlier if the phase is to stop.
+    async fn wait_until(&self, time_us: u64) {
+        let Shared { port, progress, .. } = &*self.shared;
+        port.wake_at(self.number, time_us);
+        poll_fn(|_| {
+            if progress.is_stopped() || port.now_us() >= time_us {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+}
+
+async fn load<C: Client>(mut seat: Seat<C>, session: u32) {
+    let shared = seat.shared.clone();
+    let spec = shared.workload.spec();
+    let mut count = Count::new(&shared.progress);
+    for Record { key, value } in shared.workload.load(session) {
         let mut attempt = 0;
-        while let Err(failure) = client.put(key.bytes.clone(), value.bytes.clone()).await {
-            if attempt == retries || shared.progress.is_stopped() {
-                shared.report.borrow_mut().last_failure =
-                    Some(format!("loading record {} failed: {failure}", key.index));
+        while let Err(failure) = seat
+            .client
+            .put(key.bytes.clone(), value.bytes.clone())
+            .await
+        {
+            if attempt == spec.insertion_retry_limit || shared.progress.is_stopped() {
+                let failure = format!("loading record {} failed: {failure}", key.index);
+                shared.report.borrow_mut().last_failure = Some(failure);
                 shared.progress.stop();
                 return;
             }
             attempt += 1;
+            if failure == Failure::Unknown {
+                seat.change_session();
+            }
+            let again_us = shared.port.now_us() + spec.insertion_retry_interval_s * 1_000_000;
+            seat.wait_until(again_us).await;
         }
-        if done % 64 == 63 {
-            shared.progress.operations.fetch_add(64, Ordering::Relaxed);
-        }
+        count.add_one();
         if shared.progress.is_stopped() {
             return;
         }
     }
 }
 
-/// What one of the sessions of [`Driver::read_all`] reads: every [`READERS`]-th key.
-struct Reads {
-    session: u32,
-    replica: u16,
+/// Reads every [`READERS`]-th key from the `first` on.
+async fn read_all<C: Client>(
+    mut seat: Seat<C>,
     first: usize,
     keys: Rc<Vec<NamedKey>>,
-}
-
-async fn read_all<C: Client>(shared: Rc<Shared<C>>, mut client: C, reads: Reads, answers: Rc<RefCell<Vec<Outcome<Option<Tag>>>>>) {
-    client.context().record_witnesses();
-    let mut history = Recording::new(&shared, reads.session, reads.replica);
-    for place in (reads.first..reads.keys.len()).step_by(READERS as usize) {
-        let NamedKey { index, bytes } = reads.keys[place].clone();
-        let start_us = shared.port.now_us();
-        let answer = client.get(bytes).await.map(|value| value.as_deref().map(tag_of));
-        let tag = answer.as_ref().ok().copied().flatten();
-        let end_us = shared.port.now_us();
-        history.record(&shared, &mut client, Kind::Read, index, tag, start_us, end_us, &answer);
-        answers.borrow_mut()[place] = answer;
-    }
-}
-
-async fn run<C: Client>(
-    shared: Rc<Shared<C>>,
-    mut client: C,
-    session: u32,
-    number: u32,
-    replica: u16,
-    window: Window,
+    answers: Rc<RefCell<Vec<Outcome<Option<Tag>>>>>,
 ) {
-    let recording = shared.recorder.borrow().is_some();
-    if recording {
-        client.context().record_witnesses();
+    let shared = seat.shared.clone();
+    let mut count = Count::new(&shared.progress);
+    for place in (first..keys.len()).step_by(READERS as usize) {
+        if shared.progress.is_stopped() {
+            return;
+        }
+        let NamedKey { index, bytes } = keys[place].clone();
+        let start_us = shared.port.now_us();
+        let answer = seat
+            .client
+            .get(bytes)
+            .await
+            .map(|value| value.as_deref().map(tag_of));
+        let tag = answer.as_ref().ok().copied().flatten();
+        seat.record(
+            Kind::Read,
+            index,
+            tag,
+            start_us,
+            shared.port.now_us(),
+            &answer,
+        );
+        let unknown = answer == Err(Failure::Unknown);
+        answers.borrow_mut()[place] = answer;
+        count.add_one();
+        if unknown {
+            // It took a whole deadline to learn that, and the next key would take another.
+            return;
+        }
     }
-    let mut history = Recording::new(&shared, session, replica);
+}
+
+async fn run<C: Client>(mut seat: Seat<C>, session: u32, window: Window) {
+    let shared = seat.shared.clone();
     let mut pace = Pace::new(&shared.workload, session, window.start_us);
     let mut operations = shared.workload.session(session);
     let mut left = shared.workload.operations_of(session).unwrap_or(u64::MAX);
+    let mut count = Count::new(&shared.progress);
     let mut now_us = shared.port.now_us();
     if now_us < window.start_us {
-        alarm(&*shared.port, number, window.start_us).await;
+        seat.wait_until(window.start_us).await;
         now_us = shared.port.now_us();
     }
-    let mut uncounted = 0;
-    while left > 0 && !shared.progress.is_stopped() {
+    while left > 0 {
         let intended_us = pace.next();
         if let Some(intended_us) = intended_us
             && now_us < intended_us
@@ -340,35 +466,29 @@ async fn run<C: Client>(
             if intended_us >= window.end_us {
                 break;
             }
-            alarm(&*shared.port, number, intended_us).await;
+            seat.wait_until(intended_us).await;
             now_us = shared.port.now_us();
         }
-        if now_us >= window.end_us {
+        if now_us >= window.end_us || shared.progress.is_stopped() {
             break;
         }
-        left -= 1;
         let start_us = now_us;
         let operation = operations.next_operation();
         let kind = operation.kind();
-        let (status, end_us) =
-            perform(&shared, &mut client, &mut history, operation, start_us).await;
+        let (status, end_us) = perform(&mut seat, operation, start_us).await;
         now_us = end_us;
-        if start_us >= window.measure_us && end_us <= window.end_us {
-            let mut report = shared.report.borrow_mut();
-            report.measurements.record(kind, status, end_us - start_us);
-            if let (Some(intended), Some(intended_us)) = (&mut report.intended, intended_us) {
-                intended.record(kind, status, end_us.saturating_sub(intended_us));
+        count.add_one();
+        if start_us >= window.measure_us {
+            left -= 1;
+            if end_us <= window.end_us {
+                let mut report = shared.report.borrow_mut();
+                report.measurements.record(kind, status, end_us - start_us);
+                if let (Some(intended), Some(intended_us)) = (&mut report.intended, intended_us) {
+                    intended.record(kind, status, end_us.saturating_sub(intended_us));
+                }
             }
         }
-        uncounted += 1;
-        if uncounted == 64 {
-            shared
-                .progress
-                .operations
-                .fetch_add(uncounted, Ordering::Relaxed);
-            uncounted = 0;
-        }
-        if recording
+        if seat.recording
             && shared
                 .recorder
                 .borrow()
@@ -378,45 +498,35 @@ async fn run<C: Client>(
             shared.progress.stop();
         }
     }
-    shared
-        .progress
-        .operations
-        .fetch_add(uncounted, Ordering::Relaxed);
 }
 
 async fn perform<C: Client>(
-    shared: &Rc<Shared<C>>,
-    client: &mut C,
-    history: &mut Recording,
+    seat: &mut Seat<C>,
     operation: Operation,
     start_us: u64,
 ) -> (Status, u64) {
     match operation {
-        Operation::Read { key } => read(shared, client, history, key, start_us).await,
-        Operation::Update { key, value } => {
-            write(shared, client, history, key, value, start_us).await
-        }
-        Operation::Insert(Record { key, value }) => {
-            write(shared, client, history, key, value, start_us).await
+        Operation::Read { key } => read(seat, key, start_us).await,
+        Operation::Update { key, value } | Operation::Insert(Record { key, value }) => {
+            write(seat, key, value, start_us).await
         }
         Operation::ReadModifyWrite { key, value } => {
-            let (status, now_us) = read(shared, client, history, key.clone(), start_us).await;
+            let (status, now_us) = read(seat, key.clone(), start_us).await;
             match status {
-                Status::Ok | Status::NotFound => {
-                    write(shared, client, history, key, value, now_us).await
-                }
+                Status::Ok | Status::NotFound => write(seat, key, value, now_us).await,
                 Status::Error | Status::Unknown => (status, now_us),
             }
         }
         Operation::Scan { from, count } => {
-            let outcome = client.scan(from.bytes, count as usize).await;
-            client.context().take_witnesses();
-            (shared.status(&outcome), shared.port.now_us())
+            let outcome = seat.client.scan(from.bytes, count as usize).await;
+            seat.client.context().take_witnesses();
+            let status = seat.conclude(&outcome);
+            (status, seat.shared.port.now_us())
         }
         Operation::AmplifiedInsert(records) => {
             let (mut status, mut now_us) = (Status::Ok, start_us);
             for Record { key, value } in records {
-                let (one, end_us) = write(shared, client, history, key, value, now_us).await;
+                let (one, end_us) = write(seat, key, value, now_us).await;
                 now_us = end_us;
                 status = status.max(one);
             }
@@ -425,61 +535,38 @@ async fn perform<C: Client>(
     }
 }
 
-async fn read<C: Client>(
-    shared: &Rc<Shared<C>>,
-    client: &mut C,
-    history: &mut Recording,
-    key: NamedKey,
-    start_us: u64,
-) -> (Status, u64) {
-    let answer = client.get(key.bytes).await;
-    let end_us = shared.port.now_us();
+async fn read<C: Client>(seat: &mut Seat<C>, key: NamedKey, start_us: u64) -> (Status, u64) {
+    let answer = seat.client.get(key.bytes).await;
+    let end_us = seat.shared.port.now_us();
+    let tag = answer
+        .as_ref()
+        .ok()
+        .and_then(|value| value.as_deref().map(tag_of));
+    seat.record(Kind::Read, key.index, tag, start_us, end_us, &answer);
     let status = match &answer {
         Ok(None) => Status::NotFound,
-        answer => shared.status(answer),
+        answer => seat.conclude(answer),
     };
-    if history.enabled {
-        let tag = answer
-            .as_ref()
-            .ok()
-            .and_then(|value| value.as_deref().map(tag_of));
-        history.record(
-            shared,
-            client,
-            Kind::Read,
-            key.index,
-            tag,
-            start_us,
-            end_us,
-            &answer,
-        );
-    }
     (status, end_us)
 }
 
 async fn write<C: Client>(
-    shared: &Rc<Shared<C>>,
-    client: &mut C,
-    history: &mut Recording,
+    seat: &mut Seat<C>,
     key: NamedKey,
     value: TaggedValue,
     start_us: u64,
 ) -> (Status, u64) {
-    let answer = client.put(key.bytes, value.bytes).await;
-    let end_us = shared.port.now_us();
-    if history.enabled {
-        history.record(
-            shared,
-            client,
-            Kind::Write,
-            key.index,
-            Some(value.tag),
-            start_us,
-            end_us,
-            &answer,
-        );
-    }
-    (shared.status(&answer), end_us)
+    let answer = seat.client.put(key.bytes, value.bytes).await;
+    let end_us = seat.shared.port.now_us();
+    seat.record(
+        Kind::Write,
+        key.index,
+        Some(value.tag),
+        start_us,
+        end_us,
+        &answer,
+    );
+    (seat.conclude(&answer), end_us)
 }
 
 /// The tag of a value; one that no session writes if the value is none of ours, so that checkers call it thin air.
@@ -487,85 +574,84 @@ fn tag_of(value: &[u8]) -> Tag {
     Tag::parse(value).unwrap_or(Tag::FOREIGN)
 }
 
-impl<C: Client> Shared<C> {
-    fn status<T>(&self, outcome: &Outcome<T>) -> Status {
+impl<C: Client> Seat<C> {
+    /// What the outcome of an operation, already recorded, means for statistics and for the session.
+    fn conclude<T>(&mut self, outcome: &Outcome<T>) -> Status {
         let failure = match outcome {
             Ok(_) => return Status::Ok,
             Err(failure) => failure,
         };
-        self.report.borrow_mut().last_failure = Some(failure.to_string());
+        self.shared.report.borrow_mut().last_failure = Some(failure.to_string());
         match failure {
             Failure::Failed(_) => Status::Error,
-            Failure::Unknown => Status::Unknown,
+            Failure::Unknown => {
+                self.change_session();
+                Status::Unknown
+            }
         }
     }
 }
 
-/// A session's side of the recorder.
-struct Recording {
-    enabled: bool,
-    session: u32,
-    process: u32,
-    site: u16,
-    sessions: u32,
+impl<C: Client> Shared<C> {
+    /// A new session of the port for a program.
+    fn open_session(&self, program: usize, replica: u16, recording: bool) -> (u32, C) {
+        let (number, context) = (self.new_session)(replica);
+        let mut owners = self.owners.borrow_mut();
+        let place = number as usize;
+        let length = owners.len().max(place + 1);
+        // Numbers in between are of sessions that no program took.
+        owners.resize(length, usize::MAX);
+        owners[place] = program;
+        let mut client = C::new(context);
+        if recording {
+            client.context().record_witnesses();
+        }
+        (number, client)
+    }
+
+    /// The most entries of the recorder that one operation takes.
+    fn entries_per_operation(&self) -> usize {
+        let spec = self.workload.spec();
+        if spec.mix.amplified_insert > 0.0 {
+            spec.amplification.max(2) as usize
+        } else {
+            2
+        }
+    }
 }
 
-impl Recording {
-    fn new<C: Client>(shared: &Shared<C>, session: u32, replica: u16) -> Self {
-        let enabled = shared.recorder.borrow().is_some();
-        Recording {
-            enabled,
-            session,
-            process: session,
-            site: replica,
-            sessions: shared.workload.sessions(),
+/// A program's contribution to [`Progress::operations`], handed over in portions and when it is dropped.
+struct Count<'a> {
+    progress: &'a Progress,
+    pending: u64,
+}
+
+impl<'a> Count<'a> {
+    fn new(progress: &'a Progress) -> Self {
+        Count {
+            progress,
+            pending: 0,
         }
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "they are the fields of one entry"
-    )]
-    fn record<C: Client, T>(
-        &mut self,
-        shared: &Shared<C>,
-        client: &mut C,
-        kind: Kind,
-        key_index: u64,
-        value: Option<Tag>,
-        start_us: u64,
-        end_us: u64,
-        answer: &Outcome<T>,
-    ) {
-        let version = client
-            .context()
-            .take_witnesses()
-            .last()
-            .map(|(_, version)| version.0);
-        let (outcome, complete_us) = match answer {
-            Ok(_) => (RecordedOutcome::Ok, Some(end_us)),
-            Err(Failure::Failed(_)) => (RecordedOutcome::Fail, Some(end_us)),
-            Err(Failure::Unknown) => (RecordedOutcome::Info, None),
-        };
-        let entry = Entry {
-            process: self.process,
-            session: self.session,
-            site: self.site,
-            kind,
-            key_index,
-            value,
-            version,
-            invoke_us: start_us,
-            complete_us,
-            outcome,
-        };
-        if outcome == RecordedOutcome::Info {
-            // The old process may still be at work: the session goes on as another one.
-            self.process = self.process.wrapping_add(self.sessions.max(1) + 1024);
+    fn add_one(&mut self) {
+        self.pending += 1;
+        if self.pending == 64 {
+            self.hand_over();
         }
-        if let Some(recorder) = &mut *shared.recorder.borrow_mut() {
-            recorder.record(entry);
-        }
+    }
+
+    fn hand_over(&mut self) {
+        self.progress
+            .operations
+            .fetch_add(self.pending, Ordering::Relaxed);
+        self.pending = 0;
+    }
+}
+
+impl Drop for Count<'_> {
+    fn drop(&mut self) {
+        self.hand_over();
     }
 }
 
@@ -603,17 +689,4 @@ impl Pace {
         self.next_us += self.interval_us;
         Some(intended_us as u64)
     }
-}
-
-/// Resolves at `time_us`, or soon after.
-async fn alarm<M: dkvf_core::Metadata>(port: &dyn ClientPort<M>, session: u32, time_us: u64) {
-    port.wake_at(session, time_us);
-    poll_fn(|_| {
-        if port.now_us() >= time_us {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
-    })
-    .await;
 }

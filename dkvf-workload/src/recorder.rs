@@ -40,6 +40,9 @@ pub struct Entry {
 pub struct Recorder {
     entries: Vec<Entry>,
     cap: usize,
+    /// What came after `cap`: at most `reserve` operations, kept apart so that nothing large is ever moved.
+    late: Vec<Entry>,
+    reserve: usize,
     dropped: u64,
 }
 
@@ -53,8 +56,16 @@ impl Recorder {
         Recorder {
             entries: Vec::with_capacity(cap),
             cap,
+            late: Vec::new(),
+            reserve: 0,
             dropped: 0,
         }
+    }
+
+    /// Also keeps `operations` that come when it is full: those under way then, and the final reads. Their memory is not
+    /// taken before they come.
+    pub fn reserve(&mut self, operations: usize) {
+        self.reserve += operations;
     }
 
     /// Keeps `entry`, or counts it as dropped. Constant time. The operations of a
@@ -62,19 +73,21 @@ impl Recorder {
     pub fn record(&mut self, entry: Entry) {
         if self.entries.len() < self.cap {
             self.entries.push(entry);
+        } else if self.late.len() < self.reserve {
+            self.late.push(entry);
         } else {
             self.dropped += 1;
         }
     }
 
-    /// Whether the next operation would find no place.
+    /// Whether no further operation should be started.
     pub fn is_full(&self) -> bool {
         self.entries.len() >= self.cap
     }
 
     /// The operations kept, in the order they were recorded.
-    pub fn entries(&self) -> &[Entry] {
-        &self.entries
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().chain(&self.late)
     }
 
     /// How many operations found no place.
@@ -100,13 +113,13 @@ impl Recorder {
         let recorders: Vec<&Recorder> = recorders.into_iter().collect();
         let dropped: u64 = recorders.iter().map(|recorder| recorder.dropped).sum();
         if dropped > 0 {
-            let kept: usize = recorders.iter().map(|r| r.entries.len()).sum();
+            let kept: usize = recorders.iter().map(|r| r.entries().count()).sum();
             history.mark_incomplete(format!(
                 "the recorder was full after {kept} operations and dropped {dropped}"
             ));
         }
         let naming = &workload.spec().naming;
-        let entries = || recorders.iter().flat_map(|recorder| &recorder.entries);
+        let entries = || recorders.iter().flat_map(|recorder| recorder.entries());
         let loader_site = site_ids.first().copied();
         for index in loaded_and_read(entries(), workload) {
             let operation = Operation {

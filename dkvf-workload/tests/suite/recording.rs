@@ -135,7 +135,7 @@ fn past_its_cap_a_recorder_drops_and_no_verdict_is_given() {
     for i in 0..5 {
         recorder.record(entry(0, Kind::Write, 1, tag(0, i), i));
     }
-    assert_eq!(recorder.entries().len(), 2);
+    assert_eq!(recorder.entries().count(), 2);
     assert_eq!(recorder.dropped(), 3);
     let history = history(&[recorder]);
     let reason = "the history is incomplete: \
