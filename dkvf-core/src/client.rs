@@ -227,7 +227,8 @@ impl<M: Metadata> ClientContext<M> {
     /// "Send to all; wait for all replies", in the order of `messages`.
     ///
     /// # Errors
-    /// The first failure, after all have been waited for.
+    /// After all have been waited for: the first failure if all certainly had no effect, [`Failure::Unknown`] if any
+    /// had or may have had one.
     pub async fn request_all<R>(
         &mut self,
         messages: impl IntoIterator<Item = (ServerId, M::ClientMessage)>,
@@ -246,7 +247,7 @@ impl<M: Metadata> ClientContext<M> {
                 Err(failure) => Err(failure),
             });
         }
-        replies.into_iter().collect()
+        all_or_none(replies)
     }
 
     fn send(&mut self, server: ServerId, message: impl Into<M::ClientMessage>) -> Outcome<u64> {
@@ -281,6 +282,15 @@ impl<M: Metadata> ClientContext<M> {
     pub fn take_witnesses(&mut self) -> SmallVec<[(Key, VersionKey); 1]> {
         std::mem::take(&mut self.witnesses)
     }
+}
+
+/// The outcome of a whole whose parts ended so: it has failed without effect only if every part has.
+fn all_or_none<R>(parts: Vec<Outcome<R>>) -> Outcome<Vec<R>> {
+    let failed = |part: &Outcome<R>| matches!(part, Err(Failure::Failed(_)));
+    if parts.iter().any(Result::is_err) && !parts.iter().all(failed) {
+        return Err(Failure::Unknown);
+    }
+    parts.into_iter().collect()
 }
 
 /// A client of a key-value protocol: sequential code, as papers write clients.
@@ -343,4 +353,29 @@ pub trait TransactionalClient: Sized + 'static {
 
     /// Gives the transaction up.
     async fn abort(&mut self) -> Outcome<()>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_has_failed_only_if_every_part_has() {
+        let failed = |code| Err(Failure::Failed(Reason::Refused(code)));
+        let (ok, unknown) = (Ok(1), Err(Failure::Unknown));
+        for mixed in [
+            [ok.clone(), failed(Code::Timeout)],
+            [failed(Code::Timeout), unknown.clone()],
+            [unknown, ok.clone()],
+        ] {
+            assert_eq!(all_or_none(mixed.to_vec()), Err(Failure::Unknown));
+        }
+        let all = vec![failed(Code::NotHead), failed(Code::Timeout)];
+        assert_eq!(
+            all_or_none::<u8>(all),
+            failed(Code::NotHead).map(|part: u8| vec![part])
+        );
+        assert_eq!(all_or_none(vec![ok.clone(), ok]), Ok(vec![1, 1]));
+        assert_eq!(all_or_none::<u8>(Vec::new()), Ok(Vec::new()));
+    }
 }

@@ -35,6 +35,8 @@ pub struct Context<S: Server> {
     pub(crate) effects: u32,
     /// Why the handler that runs now stopped early.
     pub(crate) stop: Option<Stop>,
+    /// A put of the handler that runs now was over the limits of stores.
+    pub(crate) oversized: Option<Oversized>,
     /// A broken rule, found inside a handler and reported after it.
     pub(crate) broken: Option<NodeError>,
     /// Whether any message waits for a key, and the keys written or woken since the last look.
@@ -48,7 +50,27 @@ pub struct Context<S: Server> {
 #[derive(Debug)]
 pub(crate) enum Stop {
     Wait(Wait),
-    Refuse(Code),
+    Refuse {
+        code: Code,
+        location: &'static Location<'static>,
+    },
+}
+
+impl Stop {
+    pub(crate) fn location(&self) -> &'static Location<'static> {
+        match self {
+            Stop::Wait(wait) => wait.location,
+            Stop::Refuse { location, .. } => location,
+        }
+    }
+}
+
+/// A put that no store takes. What the handler does after it is dropped.
+#[derive(Debug)]
+pub(crate) struct Oversized {
+    /// What the handler did before it, which cannot be undone.
+    pub(crate) effects_before: u32,
+    pub(crate) error: StorageError,
 }
 
 /// A wait that did not hold.
@@ -252,7 +274,21 @@ impl<S: Server> Context<S> {
     /// [`Parked`], to be handed on with `?`.
     #[track_caller]
     pub fn refuse(&mut self, code: Code) -> Step {
-        self.stop_with(Stop::Refuse(code), Location::caller())
+        let location = Location::caller();
+        self.stop_with(Stop::Refuse { code, location })
+    }
+
+    /// Refuses the request with [`Code::WrongPartition`] if this node does not hold the partition of `key`: the caller's
+    /// view of the cluster is another one.
+    ///
+    /// # Errors
+    /// [`Parked`], to be handed on with `?`; the client gets the code.
+    #[track_caller]
+    pub fn refuse_foreign(&mut self, key: &[u8]) -> Step {
+        if self.topology.partition_of(key) == self.partition() {
+            return Ok(());
+        }
+        self.refuse(Code::WrongPartition)
     }
 
     #[track_caller]
@@ -260,33 +296,38 @@ impl<S: Server> Context<S> {
         if condition {
             return Ok(());
         }
-        let location = Location::caller();
-        self.stop_with(
-            Stop::Wait(Wait {
-                until,
-                hold_link,
-                location,
-            }),
-            location,
-        )
+        self.stop_with(Stop::Wait(Wait {
+            until,
+            hold_link,
+            location: Location::caller(),
+        }))
     }
 
-    fn stop_with(&mut self, stop: Stop, location: &'static Location<'static>) -> Step {
-        if self.effects > 0 {
+    fn stop_with(&mut self, stop: Stop) -> Step {
+        // After an oversized put the handler does not come to its end anyway.
+        if self.effects > 0 && self.oversized.is_none() {
             self.break_with(NodeError::EffectsBeforeWait {
                 effects: self.effects,
-                location,
+                location: stop.location(),
             });
         }
         self.stop = Some(stop);
         Err(Parked(()))
     }
 
+    /// Counts an effect. Returns whether it is to happen: nothing does after an oversized put.
+    fn begin_effect(&mut self) -> bool {
+        self.effects += 1;
+        self.oversized.is_none()
+    }
+
     // ---- Messages ----
 
     /// Sends to another server, or to this one: then it is handled after this handler and before any other event.
     pub fn send(&mut self, to: ServerId, message: impl Into<ServerMessageOf<S>>) {
-        self.effects += 1;
+        if !self.begin_effect() {
+            return;
+        }
         let message = message.into();
         if to == self.me {
             self.self_sends.push_back(message);
@@ -301,8 +342,7 @@ impl<S: Server> Context<S> {
 
     /// Sends to each of `to` (not to this node); encoded once.
     pub fn broadcast(&mut self, to: Ids, message: impl Into<ServerMessageOf<S>>) {
-        self.effects += 1;
-        if to.len() > 0 {
+        if self.begin_effect() && to.len() > 0 {
             self.outputs.push(Output::Broadcast {
                 to,
                 message: message.into(),
@@ -313,9 +353,11 @@ impl<S: Server> Context<S> {
 
     /// As [`Context::broadcast`] for heartbeats and cut-offs, where a newer message makes an older one
     /// superfluous: a link that is backed up keeps only the newest. FIFO towards other messages is kept.
+    ///
+    /// A link keeps one such message, whatever its kind: send one kind of them over a link, because a newer one of
+    /// another kind replaces it, too.
     pub fn broadcast_latest(&mut self, to: Ids, message: impl Into<ServerMessageOf<S>>) {
-        self.effects += 1;
-        if to.len() > 0 {
+        if self.begin_effect() && to.len() > 0 {
             self.outputs.push(Output::Broadcast {
                 to,
                 message: message.into(),
@@ -329,12 +371,13 @@ impl<S: Server> Context<S> {
         if to == self.me {
             return self.send(to, message);
         }
-        self.effects += 1;
-        self.outputs.push(Output::Send {
-            to,
-            message: message.into(),
-            latest: true,
-        });
+        if self.begin_effect() {
+            self.outputs.push(Output::Send {
+                to,
+                message: message.into(),
+                latest: true,
+            });
+        }
     }
 
     /// Answers the request that `client` has open here.
@@ -348,7 +391,9 @@ impl<S: Server> Context<S> {
     }
 
     fn answer(&mut self, client: ClientId, result: Result<ClientReplyOf<S>, Code>) {
-        self.effects += 1;
+        if !self.begin_effect() {
+            return;
+        }
         match self.sessions.close_request(client) {
             Some(open) => self.outputs.push(Output::Reply {
                 port: open.port,
@@ -365,39 +410,62 @@ impl<S: Server> Context<S> {
 
     /// Calls [`Server::handle_timer`] every `period`, starting one period from now. Starting it again replaces it.
     pub fn every(&mut self, timer: S::Timer, period: Duration) {
-        self.effects += 1;
-        self.timers
-            .start(self.now.monotonic_us, timer, period, true);
+        if self.begin_effect() {
+            self.timers
+                .start(self.now.monotonic_us, timer, period, true);
+        }
     }
 
     /// Calls [`Server::handle_timer`] once, `delay` from now. Starting it again replaces it.
     pub fn after(&mut self, timer: S::Timer, delay: Duration) {
-        self.effects += 1;
-        self.timers
-            .start(self.now.monotonic_us, timer, delay, false);
+        if self.begin_effect() {
+            self.timers
+                .start(self.now.monotonic_us, timer, delay, false);
+        }
     }
 
     /// Stops a timer.
     pub fn cancel(&mut self, timer: S::Timer) {
-        self.effects += 1;
-        self.timers.cancel(timer);
+        if self.begin_effect() {
+            self.timers.cancel(timer);
+        }
     }
 
     // ---- Storage ----
 
     /// Inserts a version into the main table; see [`Store::put`]. Returns whether the store changed.
+    ///
+    /// A key or record over the limits of stores is the caller's mistake and does not stop the node: the put and all
+    /// that its handler does after it are dropped. A client's request is refused with [`Code::Malformed`] if the put was
+    /// the handler's first effect, and stays unanswered otherwise; so put before you send or note who waits. Elsewhere a
+    /// warning is logged: the limits are the same on every node, so no honest peer sends such a record.
     pub fn put(&mut self, key: &[u8], record: RecordOf<S>) -> bool {
         self.put_in(Table::MAIN, key, record)
     }
 
     /// [`Context::put`] into a table.
     pub fn put_in(&mut self, table: Table, key: &[u8], record: RecordOf<S>) -> bool {
-        self.effects += 1;
+        let effects_before = self.effects;
+        if !self.begin_effect() {
+            return false;
+        }
         self.visibility
             .inserted(self.now.monotonic_us, key, record.version(self.me), &record);
-        let changed = self.store.put(table, key, record);
-        self.wake(key);
-        self.or_break(changed)
+        match self.store.put(table, key, record) {
+            Err(
+                error @ (StorageError::KeyTooLong { .. } | StorageError::RecordTooLarge { .. }),
+            ) => {
+                self.oversized = Some(Oversized {
+                    effects_before,
+                    error,
+                });
+                false
+            }
+            changed => {
+                self.wake(key);
+                self.or_break(changed)
+            }
+        }
     }
 
     /// The newest version in the main table that satisfies `satisfies`; see [`Store::latest`].
@@ -463,7 +531,9 @@ impl<S: Server> Context<S> {
 
     /// Drops the versions of `key` older than the newest one that satisfies `stable`; see [`Store::prune`].
     pub fn prune(&mut self, key: &[u8], mut stable: impl FnMut(&RecordOf<S>) -> bool) -> usize {
-        self.effects += 1;
+        if !self.begin_effect() {
+            return 0;
+        }
         let dropped = self.store.prune(Table::MAIN, key, &mut stable);
         self.or_break(dropped)
     }

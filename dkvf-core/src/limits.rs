@@ -15,6 +15,8 @@ pub const READ_BUFFER_BYTES_MIN: usize = 4 << 10;
 pub const READ_BUFFER_BYTES_MAX: usize = 128 << 10;
 /// Bytes of replies a client may leave unread before its connection is closed.
 pub const UNREAD_REPLY_BYTES_MAX: usize = 64 << 20;
+/// Largest encoded reply that is kept for a repetition of its request; a session keeps one.
+pub const KEPT_REPLY_BYTES_MAX: usize = 64 << 10;
 /// Sessions one client process may multiplex: 24 bits of the [`crate::ClientId`].
 pub const SESSIONS_PER_PROCESS_MAX: u32 = 1 << 24;
 /// Records watched for visibility at the same time on one node.

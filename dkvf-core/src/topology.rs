@@ -226,6 +226,22 @@ impl Topology {
         self.0.grid[replica * self.partitions() + partition]
     }
 
+    /// A number that servers with another view of the cluster have not: a hash of all members in order.
+    pub fn fingerprint(&self) -> u64 {
+        let members: String = self
+            .members()
+            .iter()
+            .map(|member| {
+                // A name has no line break.
+                format!(
+                    "{} {} {} {}\n",
+                    member.replica, member.partition, member.role, member.name
+                )
+            })
+            .collect();
+        xxhash_rust::xxh3::xxh3_64(members.as_bytes())
+    }
+
     /// The partition of a key: `xxh3_64(key) mod N`.
     pub fn partition_of(&self, key: &[u8]) -> usize {
         (xxhash_rust::xxh3::xxh3_64(key) % u64::from(self.0.partitions)) as usize
@@ -239,5 +255,31 @@ impl Topology {
     /// The other partitions of the same replica.
     pub fn siblings(&self, id: ServerId) -> Ids {
         Ids::new(&self.0.siblings[id.index()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fingerprint_differs_in_order_name_place_and_role() {
+        let members = Topology::grid(2, 2).members().to_vec();
+        let fingerprint =
+            |members: &[Member]| Topology::new(members.to_vec()).map(|view| view.fingerprint());
+        let same = fingerprint(&members).expect("a cluster");
+        assert_eq!(same, Topology::grid(2, 2).fingerprint());
+        let mut others: Vec<Vec<Member>> = vec![members.clone(); 4];
+        others[0].swap(0, 1);
+        others[1][3].name = "another".to_owned();
+        (others[2][0].partition, others[2][1].partition) = (1, 0);
+        others[3].push(Member {
+            name: "spare".to_owned(),
+            role: Role::Spare,
+            ..members[0].clone()
+        });
+        for other in others {
+            assert_ne!(fingerprint(&other).expect("a cluster"), same, "{other:?}");
+        }
     }
 }

@@ -25,14 +25,16 @@ const S0: ServerId = ServerId(0);
 struct Program {
     worker: Worker,
     addresses: Vec<Address>,
+    topology: Topology,
     timeout: Duration,
     message_bytes_max: usize,
 }
 
 impl Program {
     fn new(addresses: impl IntoIterator<Item = std::net::SocketAddr>) -> Self {
-        let addresses = addresses.into_iter().map(Address::Socket).collect();
+        let addresses: Vec<Address> = addresses.into_iter().map(Address::Socket).collect();
         Program {
+            topology: Topology::grid(addresses.len() as u16, 1),
             worker: Worker::start(0, "clients").expect("a thread"),
             addresses,
             timeout: Duration::from_secs(60),
@@ -55,7 +57,7 @@ impl Program {
     {
         let (sender, receiver) = std::sync::mpsc::channel();
         let options = PoolOptions {
-            topology: Topology::grid(self.addresses.len() as u16, 1),
+            topology: self.topology.clone(),
             addresses: self.addresses.clone(),
             protocol: ToyProtocol::NAME,
             timeout: self.timeout,
@@ -159,33 +161,44 @@ fn a_request_whose_connection_breaks_is_sent_again_and_done_once() {
 }
 
 #[test]
-fn a_server_that_was_replaced_does_a_pending_request_afresh() {
+fn a_request_whose_server_was_replaced_is_unknown_and_not_done_again() {
     let mut site = Site::new(1);
     let node = site.start(0);
     let program = Program::new([node.client]);
     let pending = program.start(|pool| async move {
         let mut cx = session(&pool);
         assert_eq!(count(&mut cx).await, Ok(vec![1]));
-        // Parked on the first server, which is lost; the second one has the gate open.
+        // Parked on the first server, which is lost.
         let waited: Outcome<Answer> = cx.request(S0, Ask::to(Verb::Until).first(1)).await;
         (waited.map(|_| ()), count(&mut cx).await)
     });
     eventually("it is parked", || node.status().node.parked == 1);
     drop(node);
     let node = site.start(0);
-    eventually("the request comes again", || node.status().node.parked == 1);
-    node.call()
-        .ask(Ask::to(Verb::Open).first(1))
-        .expect("an answer");
     let (waited, counted) = pending
         .recv_timeout(common::DEADLINE)
         .expect("the program ends");
-    assert_eq!(waited, Ok(()));
+    assert_eq!(waited, Err(Failure::Unknown));
     assert_eq!(
         counted,
         Ok(vec![1]),
         "the new server knows nothing of the first count"
     );
+    assert_eq!(node.status().node.requests, 1, "only the second count");
+}
+
+#[test]
+fn a_request_that_was_not_sent_to_the_lost_server_is_done_by_its_replacement() {
+    let mut site = Site::new(1);
+    site.unbind(0);
+    let program = Program::new([site.client_address(0)]);
+    let pending = program.start(|pool| async move { count(&mut session(&pool)).await });
+    let node = site.start(0);
+    let counted = pending
+        .recv_timeout(common::DEADLINE)
+        .expect("the program ends");
+    assert_eq!(counted, Ok(vec![1]));
+    assert_eq!(node.status().node.requests, 1);
 }
 
 #[test]
@@ -203,11 +216,8 @@ fn a_request_without_an_answer_is_unknown_after_its_deadline() {
         silent.local_addr().expect("it is bound"),
     ]);
     program.timeout = Duration::from_millis(100);
-    // Another program, because the cluster of the node has one member only.
-    let mut alone = Program::new([node.client]);
-    alone.timeout = program.timeout;
     let answer: Outcome<Answer> =
-        alone.run(|pool| async move { session(&pool).request(S0, Ask::to(Verb::Silent)).await });
+        program.run(|pool| async move { session(&pool).request(S0, Ask::to(Verb::Silent)).await });
     assert_eq!(answer, Err(Failure::Unknown));
     let answers = program.run(|pool| async move {
         let mut cx = session(&pool);
@@ -228,6 +238,7 @@ fn a_request_without_an_answer_is_unknown_after_its_deadline() {
 fn a_refused_program_learns_why() {
     let node = Site::new(1).start(0);
     let mut program = Program::new([node.client, node.client]);
+    program.topology = Topology::grid(1, 2);
     program.timeout = Duration::from_millis(100);
     let error = program.run(|pool| async move {
         let _: Outcome<Answer> = session(&pool).request(S0, Ask::echo("x")).await;
@@ -236,7 +247,7 @@ fn a_refused_program_learns_why() {
     assert!(
         error
             .expect("a reason")
-            .contains("has 1 nodes, the caller's has 2")
+            .contains("has 1 partitions, the caller's has 2")
     );
 }
 

@@ -102,10 +102,23 @@ fn a_hello_that_fits_not_is_refused_with_a_reason() {
             ..hello.clone()
         };
         assert!(refusal(address, &other_protocol).contains("runs toy, the caller speaks \"poem\""));
-        let other_cluster = Hello { nodes: 3, ..hello };
-        assert!(refusal(address, &other_cluster).contains("has 2 nodes, the caller's has 3"));
+        let other_cluster = Hello {
+            partitions: 3,
+            ..hello
+        };
+        assert!(refusal(address, &other_cluster).contains("has 1 partitions, the caller's has 3"));
         bystander.check();
     }
+    // As many nodes and partitions, but other ones.
+    let other_members = Hello {
+        fingerprint: 1,
+        ..server_hello("1_0", 1, 2)
+    };
+    assert!(refusal(node.server, &other_members).contains("other servers than this one's"));
+    // A client that knows one of the two replicas only.
+    let mut some_replicas = Raw::connect(node.client);
+    some_replicas.say_hello(&client_hello(1, 1));
+    assert_eq!(some_replicas.welcome().expect("a welcome").refusal, "");
     for name in ["", "nobody", "0_0"] {
         let reason = refusal(node.server, &server_hello(name, 1, 2));
         assert!(reason.contains("is a peer of 0_0"), "{reason}");
@@ -387,4 +400,34 @@ fn clients_over_connections_max_are_turned_away_until_one_leaves() {
         node.status().client_connections == 2
     });
     assert!(node.call().ask(Ask::echo("in")).is_ok());
+}
+
+#[test]
+fn a_repeated_request_is_answered_from_memory_only_if_its_reply_was_short_and_sent() {
+    let node = one_node(|config| config.message_bytes_max = 100_000);
+    let mut caller = node.call();
+    // Kept; sent and not kept; over twice message_bytes_max, so never sent.
+    for (request, bytes, answers) in [(1, 1_000, 2), (2, 150_000, 1), (3, 300_000, 0)] {
+        for _ in 0..2 {
+            caller.send_as(0, request, &Ask::to(Verb::Big).bytes(bytes));
+        }
+        caller.send_as(1, request, &Ask::echo("after them"));
+        for _ in 0..answers {
+            let (session, answered, result) = caller.receive();
+            assert_eq!((session, answered), (0, request));
+            assert_eq!(result.expect("an answer").payload.len(), bytes as usize);
+        }
+        assert_eq!(caller.receive().0, 1, "nothing more for {bytes} bytes");
+    }
+    assert_eq!(node.failure(), None);
+}
+
+#[test]
+fn a_request_with_an_over_long_key_is_refused_and_the_node_goes_on() {
+    let node = one_node(|_| {});
+    let mut caller = node.call();
+    let long = Ask::to(Verb::Put).payload(vec![7; 1 << 16]);
+    assert_eq!(caller.ask(long), Err(Code::Malformed));
+    assert!(caller.ask(Ask::echo("again")).is_ok());
+    assert_eq!(node.failure(), None);
 }

@@ -2,10 +2,11 @@
 
 mod common;
 
+use bytes::BytesMut;
 use common::eventually;
 use common::site::{Running, Site};
 use common::toy::{Ask, Verb};
-use dkvf_core::Code;
+use dkvf_core::{Code, Message};
 
 const CAPACITY: usize = 40_000;
 
@@ -57,6 +58,25 @@ fn clients_are_refused_before_any_effect_and_what_is_kept_arrives_later() {
         "the refused ones had no effect"
     );
     assert_eq!(zero.failure(), None);
+}
+
+#[test]
+fn a_parked_request_waits_for_the_end_of_a_congestion_and_then_goes_on_by_itself() {
+    let (mut site, zero, two) = without_node_1();
+    let mut caller = zero.call();
+    caller.send(Ask::to(Verb::Until).first(1));
+    fill(&zero);
+    let mut open = BytesMut::new();
+    Message::encode(&Ask::to(Verb::Open).first(1), &mut open);
+    two.call()
+        .ask(Ask::to(Verb::Tell).peer(0).payload(open))
+        .expect("its links have room");
+    eventually("its wait is over", || zero.status().node.messages == 1);
+    assert_eq!(zero.status().node.parked, 1, "it would send more");
+
+    let _one = site.start(1);
+    assert!(caller.receive().2.is_ok());
+    assert_eq!(zero.status().node.messages, 1, "no other event helped");
 }
 
 #[test]

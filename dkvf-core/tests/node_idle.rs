@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::eventually;
 use common::raw::{Raw, client_hello};
 use common::site::Site;
-use common::toy::Ask;
+use common::toy::{Ask, Verb};
 
 /// Connections that the test wants, and with how few it is content where the system allows no more.
 const CONNECTIONS: usize = 10_000;
@@ -150,4 +150,24 @@ fn connections_that_only_come_and_go_leave_nothing_behind() {
     }
     eventually("all are gone", || node.status().client_connections == 0);
     node.call().ask(Ask::echo("served")).expect("an answer");
+}
+
+#[test]
+fn a_node_that_stops_while_time_passes_leaves_its_thread_to_others() {
+    let node = Site::new(1).start(0);
+    let soon = std::time::SystemTime::now() + Duration::from_millis(50);
+    let since_epoch = soon
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("it is later than 1970");
+    let clock = since_epoch.as_micros() as u64;
+    // When the first one breaks the rule, the second one is still due.
+    let mut caller = node.call();
+    for session in 0..2 {
+        caller.send_as(session, 1, &Ask::to(Verb::ClockThenIgnoreWait).first(clock));
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    // Answered by that thread.
+    assert!(!node.is_running());
+    let failure = node.failure().expect("a broken rule");
+    assert!(failure.contains("toy.rs:"), "{failure}");
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::alone::Alone;
 use common::toy::{Ask, Verb};
-use dkvf_core::{Code, NodeError, NodeOptions};
+use dkvf_core::{Code, NodeError, NodeOptions, Output, Topology};
 
 fn reach(threshold: u64) -> Ask {
     Ask::to(Verb::Reach).first(threshold)
@@ -53,6 +53,32 @@ fn a_wait_whose_result_is_ignored_is_an_error_with_the_source_line() {
         matches!(error, NodeError::IgnoredWait { .. }) && error.to_string().contains("toy.rs:"),
         "{error}"
     );
+}
+
+#[test]
+fn a_refusal_whose_result_is_ignored_is_an_error_with_the_source_line() {
+    let error = lenient()
+        .try_client(1, Ask::to(Verb::IgnoreRefusal))
+        .expect_err("it went on");
+    assert!(
+        matches!(error, NodeError::IgnoredWait { .. }) && error.to_string().contains("toy.rs:"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_key_of_another_partition_is_refused() {
+    let topology = Topology::grid(1, 2);
+    let partition_of = |key: &u8| topology.partition_of(&[*key]);
+    let key_of = |partition| (0..).find(|key| partition_of(key) == partition);
+    let mut alone = Alone::in_cluster(topology.clone(), NodeOptions::default());
+    for (client, partition) in [(1, 0), (2, 1)] {
+        let key = key_of(partition).expect("some key is there");
+        alone.client(client, Ask::to(Verb::Foreign).payload(vec![key]));
+    }
+    let replies = alone.replies();
+    assert!(replies[0].1.is_ok());
+    assert_eq!(replies[1], (2, Err(Code::WrongPartition)));
 }
 
 #[test]
@@ -456,6 +482,80 @@ fn a_deadline_frees_the_link_that_its_request_held() {
         .collect();
     assert_eq!(results, [Err(Code::Timeout), Ok(())]);
     assert_eq!(alone.parked(), 0);
+}
+
+// ---- Puts that no store takes ----
+
+fn with_long_key(verb: Verb) -> Ask {
+    Ask::to(verb).payload(vec![7; 1 << 16])
+}
+
+#[test]
+fn a_request_that_puts_an_over_long_key_first_is_refused_without_effect() {
+    let mut alone = Alone::new();
+    alone.client(1, with_long_key(Verb::PutFirst));
+    let outputs = alone.node.take_outputs();
+    assert!(
+        matches!(
+            outputs[..],
+            [Output::Reply {
+                result: Err(Code::Malformed),
+                ..
+            }]
+        ),
+        "{outputs:?}"
+    );
+    assert_eq!(alone.node.status().store.versions, 0);
+    assert_eq!(alone.node.next_tick_us(), None, "no timer");
+}
+
+#[test]
+fn a_request_that_sends_before_it_puts_an_over_long_key_is_unknown_and_its_session_goes_on() {
+    let mut alone = Alone::new();
+    alone.client(1, with_long_key(Verb::SendAndPut));
+    let outputs = alone.node.take_outputs();
+    assert!(
+        matches!(outputs[..], [Output::Send { .. }]),
+        "what came before, no reply, and nothing after: {outputs:?}"
+    );
+    alone.client(1, raise(1));
+    assert!(alone.replies()[0].1.is_ok());
+}
+
+#[test]
+fn a_message_of_a_server_that_puts_an_over_long_key_is_dropped() {
+    let mut alone = Alone::new();
+    alone.server(1, with_long_key(Verb::PutFirst));
+    assert!(alone.node.take_outputs().is_empty());
+    alone.client(1, raise(1));
+    assert!(alone.replies()[0].1.is_ok());
+}
+
+// ---- Congestion ----
+
+#[test]
+fn parked_requests_stay_parked_while_links_are_congested_and_those_of_servers_go_on() {
+    let mut alone = Alone::with(NodeOptions {
+        request_timeout_us: 1000,
+        strict: true,
+        ..NodeOptions::default()
+    });
+    alone.client(1, reach(1).id(1));
+    alone.server(1, reach(2).id(2));
+    alone.client(2, until(9));
+    alone.node.set_congested(true);
+    alone.server(2, raise(2).id(3));
+    assert_eq!(alone.done(), [3, 2]);
+    alone.pass(1);
+    alone.node.set_congested(false);
+    alone.pass(1);
+    assert_eq!(alone.done(), [3, 2, 1]);
+    // Its deadline applies all the same.
+    alone.node.set_congested(true);
+    alone.server(2, open(9));
+    alone.pass(1000);
+    let late = alone.replies().pop().expect("a reply");
+    assert_eq!(late, (2, Err(Code::Timeout)));
 }
 
 // ---- Timers ----

@@ -43,7 +43,7 @@ pub struct Cluster<P: Protocol> {
 pub trait Configure {
     /// The configuration of a member; its ports are ignored.
     fn config(&self, id: ServerId, topology: &Topology) -> NodeConfig;
-    /// Its store.
+    /// Its store; the protocol decides how many versions it keeps.
     fn store(&self, id: ServerId, topology: &Topology) -> StoreOptions;
 }
 
@@ -99,7 +99,10 @@ impl<P: Protocol> Cluster<P> {
             protocol: std::marker::PhantomData,
         };
         for (id, (listeners, config)) in topology.ids().zip(bound) {
-            let store = configure.store(id, &topology);
+            let store = StoreOptions {
+                versions: P::VERSIONS,
+                ..configure.store(id, &topology)
+            };
             let (topology, addresses) = (topology.clone(), server_addresses.clone());
             let node = cluster.worker_of(id).call(move |local| {
                 let spec = NodeSpec {

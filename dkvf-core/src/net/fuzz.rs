@@ -7,14 +7,14 @@ use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
 use super::wire::{self, Hello, MAGIC, Welcome};
-use crate::{Code, Message};
+use crate::{Code, Failure, Message, Reason};
 
 /// Longest frame the splitter accepts here, in bytes.
 const FRAME_BYTES_MAX: usize = 512;
 
 /// A message with a field of each kind that protocols use.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
-struct Anything {
+pub(super) struct Anything {
     #[prost(bytes = "bytes", tag = "1")]
     key: Bytes,
     #[prost(uint64, repeated, tag = "2")]
@@ -94,8 +94,14 @@ pub fn fuzz_request(bytes: &[u8]) {
 pub fn fuzz_reply(bytes: &[u8]) {
     let decode = |frame: &[u8]| wire::decode_reply::<Anything>(Bytes::copy_from_slice(frame));
     if let Ok((session, request, result)) = decode(bytes) {
+        let sent = match &result {
+            Ok(reply) => Ok(reply.clone()),
+            Err(Failure::Failed(Reason::Refused(code))) => Err(*code),
+            // A code that nobody sends.
+            Err(_) => return,
+        };
         let again = reread(
-            |buffer| wire::encode_reply(buffer, session, request, &result),
+            |buffer| wire::encode_reply(buffer, session, request, &sent),
             decode,
         );
         assert_eq!(again, (session, request, result));
@@ -185,7 +191,8 @@ fn valid(random: &mut Pcg64Mcg) -> Vec<u8> {
                 protocol: message.text,
                 server: "0_1".to_owned(),
                 incarnation: number,
-                nodes: 3,
+                partitions: 3,
+                fingerprint: number,
             },
         ),
         _ => wire::encode_handshake(

@@ -1,4 +1,9 @@
 //! One node on TCP: its listeners and connections around a [`Node`].
+//!
+//! The ports have no authentication. Whoever reaches the server port can say hello under a peer's name with an
+//! incarnation of his own: the node then takes the peer for replaced, drops what it keeps for it and takes the stranger's
+//! messages for the peer's. So the ports belong on a network that only the cluster and its clients reach; a node that
+//! listens on more than loopback says so when it starts.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,13 +24,14 @@ use super::connection::{Address, prepare, read_frame, read_more, write_small};
 use super::control::{self, Control};
 use super::flush::{Flusher, Outbox};
 use super::link::{LinkError, Resumed};
-use super::peer::{LinkDelay, Pace, Peer, PeerEvents};
+use super::peer::{Congestion, LinkDelay, Pace, Peer, PeerEvents};
 use super::status::{LinkStatus, ServerStatus, Traffic};
 use super::wire::{self, Hello, MAGIC, Welcome};
 use super::worker::Local;
 use crate::config::{NodeConfig, PeerFlush as PeerFlushConfig};
 use crate::limits::{
-    ACK_EVERY_FRAMES, ACK_IDLE_MS, HELLO_BYTES_MAX, READ_BUFFER_BYTES_MIN, UNREAD_REPLY_BYTES_MAX,
+    ACK_EVERY_FRAMES, ACK_IDLE_MS, HELLO_BYTES_MAX, KEPT_REPLY_BYTES_MAX, READ_BUFFER_BYTES_MIN,
+    UNREAD_REPLY_BYTES_MAX,
 };
 use crate::node::{NodeOptions, VisibilitySample};
 use crate::storage::StoreOptions;
@@ -106,7 +112,7 @@ struct Host<P: Protocol> {
     flusher: Rc<Flusher>,
     state: RefCell<State<P>>,
     peers: Vec<Option<Rc<Peer>>>,
-    congested_links: Rc<Cell<usize>>,
+    congestion: Rc<Congestion>,
     /// By port, the number a client connection has for [`Node`].
     clients: RefCell<Vec<Option<Rc<Outbox>>>>,
     client_connections: Cell<usize>,
@@ -196,7 +202,10 @@ pub fn start<P: Protocol>(local: &Rc<Local>, spec: NodeSpec) -> anyhow::Result<N
     if watch_visibility {
         node.watch_visibility();
     }
-    let congested_links = Rc::new(Cell::new(0));
+    if !config.bind.is_loopback() {
+        tracing::warn!(server = %name, "listens on {}: anybody who reaches the server port can pass for a peer, so let only the cluster reach it", config.bind);
+    }
+    let congestion = Rc::new(Congestion::default());
     let pace = pace::<P>(local, &config);
     let peer = |(id, address): (ServerId, &Address)| {
         (id != me).then(|| {
@@ -208,6 +217,7 @@ pub fn start<P: Protocol>(local: &Rc<Local>, spec: NodeSpec) -> anyhow::Result<N
             let delay = delay.map(|delay| LinkDelay {
                 delay_us: delay.ms * 1000,
                 jitter_us: delay.jitter_ms * 1000,
+                seed: xxhash_rust::xxh3::xxh3_64(format!("{name}\n{peer_name}").as_bytes()),
             });
             let peer = Peer::new(
                 peer_name,
@@ -215,7 +225,7 @@ pub fn start<P: Protocol>(local: &Rc<Local>, spec: NodeSpec) -> anyhow::Result<N
                 pace.clone(),
                 clock,
                 delay,
-                congested_links.clone(),
+                congestion.clone(),
             );
             (peer, address.clone())
         })
@@ -240,7 +250,7 @@ pub fn start<P: Protocol>(local: &Rc<Local>, spec: NodeSpec) -> anyhow::Result<N
             .iter()
             .map(|peer| peer.as_ref().map(|(peer, _)| peer.clone()))
             .collect(),
-        congested_links,
+        congestion,
         clients: RefCell::default(),
         client_connections: Cell::new(0),
         inbound: RefCell::new(vec![Inbound::default(); topology.members().len()]),
@@ -259,7 +269,8 @@ pub fn start<P: Protocol>(local: &Rc<Local>, spec: NodeSpec) -> anyhow::Result<N
         protocol: P::NAME.to_owned(),
         server: name,
         incarnation,
-        nodes: topology.members().len() as u32,
+        partitions: topology.partitions() as u32,
+        fingerprint: topology.fingerprint(),
     };
     for (id, dialled) in topology.ids().zip(dialled) {
         if let Some((peer, address)) = dialled {
@@ -284,6 +295,7 @@ pub fn start<P: Protocol>(local: &Rc<Local>, spec: NodeSpec) -> anyhow::Result<N
     ));
     host.spawn(host.clone().tick_when_due());
     host.spawn(host.clone().acknowledge_when_idle());
+    host.spawn(host.clone().resume_when_uncongested());
     // What the protocol sent from `new`.
     host.with_node(|_, _| Ok(()));
     Ok(NodeHandle(host))
@@ -431,8 +443,13 @@ impl<P: Protocol> Host<P> {
                     slot,
                     result,
                 } => {
-                    self.reply(port, client, request, &result, &mut state.traffic);
-                    state.node.keep_reply(slot, request, result);
+                    if self.reply(port, client, request, &result, &mut state.traffic)
+                        <= KEPT_REPLY_BYTES_MAX
+                    {
+                        state.node.keep_reply(slot, request, result);
+                    } else {
+                        state.node.forget_reply(slot, request);
+                    }
                 }
                 Output::Send {
                     to,
@@ -455,9 +472,12 @@ impl<P: Protocol> Host<P> {
             }
         }
         state.node.recycle(outputs);
+        state.node.set_congested(self.congestion.is_there());
         Ok(())
     }
 
+    /// Sends a reply if its client is there and would take it. Returns its encoded length, the most possible if nobody may
+    /// be given it.
     fn reply(
         &self,
         port: u32,
@@ -465,30 +485,34 @@ impl<P: Protocol> Host<P> {
         request: u64,
         result: &Result<<P::Metadata as Metadata>::ClientReply, Code>,
         traffic: &mut Traffic,
-    ) {
+    ) -> usize {
+        let max = wire::wrapped_bytes_max(self.config.message_bytes_max);
         let clients = self.clients.borrow();
         let Some(outbox) = clients.get(port as usize).and_then(Option::as_ref) else {
-            return;
+            // Kept for when the client comes back.
+            let bytes = result.as_ref().map_or(0, Message::encoded_len);
+            return if bytes > max { usize::MAX } else { bytes };
         };
-        {
+        let bytes = {
             let mut buffer = outbox.buffer.borrow_mut();
             let before = buffer.len();
             wire::encode_reply(&mut buffer, client.session(), request, result);
             let bytes = buffer.len() - before;
-            let max = wire::wrapped_bytes_max(self.config.message_bytes_max);
             if bytes > max {
                 // The client would have to close the connection that all sessions of its process share.
                 tracing::warn!(server = %self.name, %client, "no reply to request {request}: it has {bytes} bytes, over {max} (twice message_bytes_max)");
                 buffer.truncate(before);
-                return;
+                return usize::MAX;
             }
             traffic.replies += 1;
             traffic.reply_bytes += bytes as u64;
             if buffer.len() > UNREAD_REPLY_BYTES_MAX.max(max) {
                 outbox.close();
             }
-        }
+            bytes
+        };
         outbox.mark(&self.flusher);
+        bytes
     }
 
     fn send(
@@ -525,7 +549,8 @@ impl<P: Protocol> Host<P> {
     // ---- Time ----
 
     async fn tick_when_due(self: Rc<Self>) {
-        loop {
+        // A node that stops within a tick cannot abort this task before it awaits something.
+        while self.running.get() {
             let (due_us, precise) = {
                 let mut state = self.state.borrow_mut();
                 state.armed_us = state.node.next_tick_us().unwrap_or(u64::MAX);
@@ -549,6 +574,17 @@ impl<P: Protocol> Host<P> {
                 }
             }
             self.with_node(|node, clock| node.tick(clock.now()));
+        }
+    }
+
+    /// Lets the parked requests go on that were held back while links were congested.
+    async fn resume_when_uncongested(self: Rc<Self>) {
+        loop {
+            self.congestion.ended.notified().await;
+            self.with_node(|node, clock| {
+                node.set_congested(self.congestion.is_there());
+                node.tick(clock.now())
+            });
         }
     }
 
@@ -692,9 +728,7 @@ impl<P: Protocol> Host<P> {
                 Ok(())
             }
             // A request that was taken before is not refused: that would say that it had no effect.
-            Ok(_)
-                if self.congested_links.get() > 0 && state.node.is_new_request(client, request) =>
-            {
+            Ok(_) if self.congestion.is_there() && state.node.is_new_request(client, request) => {
                 state
                     .node
                     .refuse_unhandled(port, client, request, Code::Overloaded);
@@ -762,12 +796,16 @@ impl<P: Protocol> Host<P> {
                 hello.protocol
             );
         }
-        let nodes = self.topology.members().len() as u32;
-        if hello.nodes != nodes {
+        let partitions = self.topology.partitions() as u32;
+        if hello.partitions != partitions {
             return format!(
-                "this server's cluster has {nodes} nodes, the caller's has {}: give both the same <connect_to>",
-                hello.nodes
+                "this server's cluster has {partitions} partitions, the caller's has {}: give both the same <connect_to>",
+                hello.partitions
             );
+        }
+        // A client may know some of the replicas only.
+        if !hello.server.is_empty() && hello.fingerprint != self.topology.fingerprint() {
+            return "the caller's cluster has other servers than this one's, or other ids, places or roles of them: give both the same <connect_to>".to_owned();
         }
         String::new()
     }

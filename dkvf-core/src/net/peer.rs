@@ -28,6 +28,33 @@ const ACK_BYTES_MAX: usize = 16;
 pub(crate) struct LinkDelay {
     pub(crate) delay_us: u64,
     pub(crate) jitter_us: u64,
+    /// Differs from link to link, so that their jitters do.
+    pub(crate) seed: u64,
+}
+
+/// The links of a node that have no room for what requests of clients cause.
+#[derive(Default)]
+pub(crate) struct Congestion {
+    links: Cell<usize>,
+    /// None of them is congested any more.
+    pub(crate) ended: Notify,
+}
+
+impl Congestion {
+    pub(crate) fn is_there(&self) -> bool {
+        self.links.get() > 0
+    }
+
+    fn begin(&self) {
+        self.links.set(self.links.get() + 1);
+    }
+
+    fn end(&self) {
+        self.links.set(self.links.get() - 1);
+        if self.links.get() == 0 {
+            self.ended.notify_one();
+        }
+    }
 }
 
 /// When this link's output is written.
@@ -56,8 +83,8 @@ pub(crate) struct Peer {
     unblock: Notify,
     release: Notify,
     hang_up: Notify,
-    /// How many links of the node are congested, and whether this is one of them.
-    congested_links: Rc<Cell<usize>>,
+    /// The congested links of the node, and whether this is one of them.
+    congestion: Rc<Congestion>,
     congested: Cell<bool>,
     pub(crate) reconnects: Cell<u64>,
 }
@@ -76,7 +103,7 @@ impl Peer {
         pace: Pace,
         clock: HostClock,
         delay: Option<LinkDelay>,
-        congested_links: Rc<Cell<usize>>,
+        congestion: Rc<Congestion>,
     ) -> Rc<Self> {
         let link = Link::new(capacity);
         Rc::new(Peer {
@@ -90,14 +117,15 @@ impl Peer {
             pace,
             clock,
             delay,
-            jitter: Cell::new(0x9e37_79b9_7f4a_7c15),
+            // xorshift stays at 0 for ever.
+            jitter: Cell::new(delay.map_or(1, |delay| delay.seed | 1)),
             queued: Cell::new(false),
             queued_lazily: Cell::new(false),
             blocked: Cell::new(false),
             unblock: Notify::new(),
             release: Notify::new(),
             hang_up: Notify::new(),
-            congested_links,
+            congestion,
             congested: Cell::new(false),
             reconnects: Cell::new(0),
         })
@@ -138,6 +166,7 @@ impl Peer {
         let Some(LinkDelay {
             delay_us,
             jitter_us,
+            ..
         }) = self.delay
         else {
             return 0;
@@ -160,9 +189,11 @@ impl Peer {
     fn note_congestion(&self) {
         let congested = self.link.borrow().is_congested();
         if congested != self.congested.replace(congested) {
-            let count = self.congested_links.get();
-            self.congested_links
-                .set(if congested { count + 1 } else { count - 1 });
+            if congested {
+                self.congestion.begin();
+            } else {
+                self.congestion.end();
+            }
         }
     }
 

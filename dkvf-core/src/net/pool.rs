@@ -86,12 +86,19 @@ struct Waiting<M: Metadata> {
     server: ServerId,
     /// Kept to be sent again should the connection break: the server recognises repetitions.
     message: M::ClientMessage,
+    /// The incarnation it was sent to, [`NOT_SENT`] while there was no connection.
+    sent_to: u64,
     deadline_us: u64,
     answer: Option<Outcome<M::ClientReply>>,
 }
 
+/// No incarnation of a server.
+const NOT_SENT: u64 = 0;
+
 #[derive(Default)]
 struct Connection {
+    /// Whom the outbox leads to.
+    incarnation: Cell<u64>,
     outbox: RefCell<Option<Rc<Outbox>>>,
 }
 
@@ -202,7 +209,8 @@ impl<M: Metadata> ClientPool<M> {
             protocol: self.options.protocol.to_owned(),
             server: String::new(),
             incarnation: self.process,
-            nodes: self.options.topology.members().len() as u32,
+            partitions: self.options.topology.partitions() as u32,
+            fingerprint: 0,
         };
         let mut pause = RECONNECT_PAUSE;
         loop {
@@ -210,11 +218,13 @@ impl<M: Metadata> ClientPool<M> {
             let outcome = async {
                 let stream = self.options.addresses[server.index()].connect().await?;
                 let (mut reader, writer) = stream.into_split();
-                handshake(&mut reader, &writer, &hello).await?;
+                let welcome = handshake(&mut reader, &writer, &hello).await?;
                 *self.last_error.borrow_mut() = None;
                 let outbox = Outbox::new(writer);
-                self.send_waiting(server, &outbox);
+                self.send_waiting(server, welcome.incarnation, &outbox);
+                connection.incarnation.set(welcome.incarnation);
                 *connection.outbox.borrow_mut() = Some(outbox.clone());
+                self.run_ready();
                 tokio::select! {
                     end = self.read_replies(&mut reader, &mut answered) => end,
                     () = outbox.drain() => Ok(()),
@@ -237,20 +247,32 @@ impl<M: Metadata> ClientPool<M> {
         }
     }
 
-    /// Sends again what the server may not have seen, under the same numbers.
-    fn send_waiting(&self, server: ServerId, outbox: &Rc<Outbox>) {
-        for (session, slot) in self.slots.borrow().iter().enumerate() {
+    /// Sends again what the server may not have seen, under the same numbers. What was sent to a former incarnation ends
+    /// as unknown: the present one knows nothing of it, so it would do it twice, or refuse what was done.
+    fn send_waiting(&self, server: ServerId, incarnation: u64, outbox: &Rc<Outbox>) {
+        for (session, slot) in self.slots.borrow_mut().iter_mut().enumerate() {
+            let mut ended = 0;
             for waiting in slot
                 .waiting
-                .iter()
+                .iter_mut()
                 .filter(|waiting| waiting.server == server && waiting.answer.is_none())
             {
+                if waiting.sent_to != NOT_SENT && waiting.sent_to != incarnation {
+                    waiting.answer = Some(Err(Failure::Unknown));
+                    ended += 1;
+                    continue;
+                }
+                waiting.sent_to = incarnation;
                 wire::encode_request(
                     &mut outbox.buffer.borrow_mut(),
                     session as u32,
                     waiting.request,
                     &waiting.message,
                 );
+            }
+            if ended > 0 {
+                self.outstanding.set(self.outstanding.get() - ended);
+                self.wake(session as u32, slot);
             }
         }
         outbox.mark(&self.flusher);
@@ -268,11 +290,7 @@ impl<M: Metadata> ClientPool<M> {
             while let Some(frame) = wire::next_frame(&mut buffer, bytes_max)? {
                 let (session, request, result) = wire::decode_reply::<M::ClientReply>(frame)?;
                 *answered = true;
-                self.answer(
-                    session,
-                    request,
-                    result.map_err(|code| Failure::Failed(Reason::Refused(code))),
-                );
+                self.answer(session, request, result);
             }
             self.run_ready();
         }
@@ -409,6 +427,7 @@ impl<M: Metadata> ClientPort<M> for Rc<ClientPool<M>> {
             return Err(Reason::NotSent("the client pool is closed".to_owned()));
         }
         let connection = self.connection(server);
+        let mut sent_to = NOT_SENT;
         let bytes = match &*connection.outbox.borrow() {
             Some(outbox) => {
                 let mut buffer = outbox.buffer.borrow_mut();
@@ -420,6 +439,7 @@ impl<M: Metadata> ClientPort<M> for Rc<ClientPool<M>> {
                 }
                 drop(buffer);
                 outbox.mark(&self.flusher);
+                sent_to = connection.incarnation.get();
                 bytes
             }
             None => message.encoded_len() + wire::REQUEST_NUMBERS_BYTES_MAX,
@@ -441,6 +461,7 @@ impl<M: Metadata> ClientPort<M> for Rc<ClientPool<M>> {
             request,
             server,
             message,
+            sent_to,
             deadline_us,
             answer: None,
         };

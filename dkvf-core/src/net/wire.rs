@@ -15,14 +15,14 @@ use bytes::{Buf, Bytes, BytesMut};
 use prost::encoding::{decode_varint, encode_varint};
 
 use crate::limits::SESSIONS_PER_PROCESS_MAX;
-use crate::{Code, Message};
+use crate::{Code, Failure, Message, Outcome, Reason};
 
 /// Length of a frame's header in bytes.
 pub const HEADER_BYTES: usize = 4;
 /// Most bytes of a request before its message: a session of 24 bits and a request of 64.
 pub const REQUEST_NUMBERS_BYTES_MAX: usize = 4 + 10;
 /// First field of a [`Hello`]: "dkvf" and a version of the wire format.
-pub const MAGIC: u32 = 0x646b_7601;
+pub const MAGIC: u32 = 0x646b_7602;
 
 /// What is wrong with bytes from outside. The connection they came on is closed.
 #[derive(Debug, thiserror::Error)]
@@ -128,13 +128,12 @@ pub fn encode_reply<T: Message>(
     end_frame(buffer, start);
 }
 
-/// Reads a reply: `(session, request, result)`.
+/// Reads a reply: `(session, request, result)`. A code of a later version is [`Failure::Unknown`]: whether it means
+/// "without effect" is not known here.
 ///
 /// # Errors
 /// Truncated or malformed.
-pub fn decode_reply<T: Message>(
-    mut frame: Bytes,
-) -> Result<(u32, u64, Result<T, Code>), WireError> {
+pub fn decode_reply<T: Message>(mut frame: Bytes) -> Result<(u32, u64, Outcome<T>), WireError> {
     let session = session(&mut frame)?;
     let request = request(&mut frame)?;
     if frame.is_empty() {
@@ -142,7 +141,9 @@ pub fn decode_reply<T: Message>(
     }
     let result = match frame.get_u8() {
         0 => Ok(T::decode(frame)?),
-        code => Err(Code::from_u8(code).unwrap_or(Code::Malformed)),
+        code => Err(Code::from_u8(code).map_or(Failure::Unknown, |code| {
+            Failure::Failed(Reason::Refused(code))
+        })),
     };
     Ok((session, request, result))
 }
@@ -210,9 +211,13 @@ pub struct Hello {
     /// A server's incarnation, or a client process's number.
     #[prost(fixed64, tag = "4")]
     pub incarnation: u64,
-    /// Number of nodes in the caller's descriptor: a cheap test that both read the same one.
+    /// Number of partitions in the caller's view of the cluster. A client may know some of the replicas only, but it
+    /// must know which partition a key is of.
     #[prost(uint32, tag = "5")]
-    pub nodes: u32,
+    pub partitions: u32,
+    /// A server's [`crate::Topology::fingerprint`].
+    #[prost(fixed64, tag = "6")]
+    pub fingerprint: u64,
 }
 
 /// The answer to a [`Hello`].
@@ -262,5 +267,23 @@ pub fn decode_welcome(frame: &[u8]) -> Result<Welcome, WireError> {
         Ok(welcome)
     } else {
         Err(WireError::Magic)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_error_code_says_nothing_about_the_effect() {
+        for (code, expected) in [
+            (2, Failure::Failed(Reason::Refused(Code::Overloaded))),
+            (200, Failure::Unknown),
+        ] {
+            let frame = Bytes::from(vec![0, 1, code]);
+            let (_, _, result) =
+                decode_reply::<super::super::fuzz::Anything>(frame).expect("a reply");
+            assert_eq!(result, Err(expected));
+        }
     }
 }

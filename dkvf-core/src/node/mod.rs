@@ -13,7 +13,7 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
 use crate::config::NodeConfig;
-use crate::context::{Stop, Until, Wait};
+use crate::context::{Oversized, Stop, Until, Wait};
 use crate::limits::FIXPOINT_ROUNDS_MAX;
 use crate::server::{ClientMessageOf, ClientReplyOf, RecordOf, ServerMessageOf};
 use crate::topology::Ids;
@@ -88,12 +88,12 @@ pub enum NodeError {
         /// The wait.
         location: &'static Location<'static>,
     },
-    /// A handler went on after a wait that did not hold.
+    /// A handler went on after a wait that did not hold or after a refusal, or a rule waits or refuses.
     #[error(
-        "{location}: the handler went on although this wait did not hold: hand its result on with `?`"
+        "{location}: the handler went on although this wait did not hold (or after this refusal): hand its result on with `?`; rules neither wait nor refuse"
     )]
     IgnoredWait {
-        /// The wait.
+        /// The wait or refusal.
         location: &'static Location<'static>,
     },
     /// A handler changed its state before a wait in a way that doing it twice does not do once.
@@ -158,7 +158,7 @@ pub enum NodeError {
 pub struct NodeOptions {
     /// Time a parked request waits before it is answered [`Code::Timeout`], in microseconds.
     pub request_timeout_us: u64,
-    /// Most events parked.
+    /// Most events parked. This bounds their number; their bytes are bounded by it times the largest message.
     pub parked_max: usize,
     /// Most client sessions.
     pub sessions_max: usize,
@@ -263,6 +263,8 @@ pub struct Node<S: Server> {
     held: BTreeMap<Source, Held<S>>,
     /// Events behind held links. They count as parked.
     held_events: usize,
+    /// Whether parked requests of clients are held back.
+    congested: bool,
     /// Events of links that are no longer held.
     released: VecDeque<Event<S>>,
     options: NodeOptions,
@@ -296,6 +298,7 @@ impl<S: Server> Node<S> {
             visibility: Visibility::new(),
             effects: 0,
             stop: None,
+            oversized: None,
             broken: None,
             keys_awaited: false,
             keys_woken: Vec::new(),
@@ -309,6 +312,7 @@ impl<S: Server> Node<S> {
             parking: Parking::new(),
             held: BTreeMap::new(),
             held_events: 0,
+            congested: false,
             released: VecDeque::new(),
             options,
             requests: 0,
@@ -430,6 +434,16 @@ impl<S: Server> Node<S> {
         self.settle()
     }
 
+    /// While links are congested, parked requests of clients are not tried again, for they would send more; their
+    /// deadlines apply. What one event already let go on is not held back. After the end of a congestion the next event or
+    /// [`Node::tick`] tries them.
+    pub fn set_congested(&mut self, congested: bool) {
+        if self.congested && !congested {
+            self.parking.resume();
+        }
+        self.congested = congested;
+    }
+
     /// When [`Node::tick`] is due next, on the monotonic clock.
     pub fn next_tick_us(&self) -> Option<u64> {
         let now = self.cx.now;
@@ -462,6 +476,14 @@ impl<S: Server> Node<S> {
         if self.cx.outputs.is_empty() {
             outputs.clear();
             self.cx.outputs = outputs;
+        }
+    }
+
+    /// A reply is not kept: it is too long, to be sent or to be kept. A repetition of the request stays unanswered, for
+    /// any code would say that nothing happened.
+    pub fn forget_reply(&mut self, slot: u32, request: u64) {
+        if slot != u32::MAX {
+            self.cx.sessions.forget_reply(slot, request);
         }
     }
 
@@ -655,20 +677,26 @@ impl<S: Server> Node<S> {
             Event::Timer(timer) => self.server.handle_timer(cx, *timer),
             Event::Peer(peer, state) => self.server.handle_peer_change(cx, *peer, *state),
         };
+        let oversized = cx.oversized.take();
         if let Some(broken) = cx.broken.take() {
             return Err(broken);
+        }
+        if let Some(oversized) = oversized {
+            cx.stop = None;
+            self.refuse_oversized(event, &oversized);
+            return Ok(Tried::Done);
         }
         match (step, cx.stop.take()) {
             (Ok(()), None) => Ok(Tried::Done),
             (Err(_), Some(Stop::Wait(wait))) => Ok(Tried::Parked(wait)),
-            (Err(_), Some(Stop::Refuse(code))) => {
+            (Err(_), Some(Stop::Refuse { code, .. })) => {
                 self.refuse(event, code);
                 Ok(Tried::Done)
             }
-            (Ok(()), Some(Stop::Wait(wait))) => Err(NodeError::IgnoredWait {
-                location: wait.location,
+            (Ok(()), Some(stop)) => Err(NodeError::IgnoredWait {
+                location: stop.location(),
             }),
-            (Ok(()), Some(Stop::Refuse(_))) | (Err(_), None) => {
+            (Err(_), None) => {
                 unreachable!("invariant: only a context makes `Parked`, and it notes why")
             }
         }
@@ -683,6 +711,27 @@ impl<S: Server> Node<S> {
                 tracing::warn!(node = %self.cx.me, %from, ?code, "dropped a refused message of a server")
             }
             Event::Timer(_) | Event::Peer(..) => {}
+        }
+    }
+
+    /// A handler put what no store takes: certainly without effect if that was its first one.
+    fn refuse_oversized(&mut self, event: &Event<S>, oversized: &Oversized) {
+        let Oversized {
+            effects_before,
+            error,
+        } = oversized;
+        match event {
+            Event::Client { client, .. } if *effects_before > 0 => {
+                tracing::warn!(node = %self.cx.me, %client, effects_before, %error, "no reply to a request: it did something before a put that no store takes");
+                self.cx.sessions.abandon_request(*client);
+            }
+            Event::Client { client, .. } => {
+                tracing::info!(node = %self.cx.me, %client, %error, "refused a request");
+                self.refuse(event, Code::Malformed);
+            }
+            Event::Server { .. } | Event::Timer(_) | Event::Peer(..) => {
+                tracing::warn!(node = %self.cx.me, effects_before, %error, "dropped a put that no store takes, and what its handler did after it");
+            }
         }
     }
 
@@ -720,13 +769,16 @@ impl<S: Server> Node<S> {
         }
         self.cx.effects = 0;
         let progress = self.server.rules(&mut self.cx);
+        if let Some(Oversized { error, .. }) = self.cx.oversized.take() {
+            tracing::warn!(node = %self.cx.me, %error, "dropped a rule's put that no store takes, and what the rules did after it");
+        }
         if let Some(broken) = self.cx.broken.take() {
             return Err(broken);
         }
-        if let Some(Stop::Wait(wait)) = self.cx.stop.take() {
-            // A rule has no message that could be parked.
+        if let Some(stop) = self.cx.stop.take() {
+            // A rule has no message that could be parked or refused.
             return Err(NodeError::IgnoredWait {
-                location: wait.location,
+                location: stop.location(),
             });
         }
         if progress == Progress::Made {
@@ -739,6 +791,11 @@ impl<S: Server> Node<S> {
             self.parking.wake(&key);
         }
         for number in self.parking.candidates(self.cx.now.clock_us) {
+            if self.congested && self.holds_back(number) {
+                self.parking.hold_back(number);
+                // Those that wait for the same value are tried without it.
+                return Ok(true);
+            }
             if self.retry(number)? {
                 return Ok(true);
             }
@@ -778,6 +835,11 @@ impl<S: Server> Node<S> {
                 Ok(moved)
             }
         }
+    }
+
+    /// Whether a parked event is one that must not go on while links are congested.
+    fn holds_back(&self, number: u64) -> bool {
+        matches!(self.parking.event(number), Some(Event::Client { .. }))
     }
 
     fn release(&mut self, source: Source, held: bool) {

@@ -22,6 +22,8 @@ pub(crate) struct Parking<E> {
     keys: BTreeMap<Key, BTreeSet<u64>>,
     /// Waited for a key that was written.
     woken: BTreeSet<u64>,
+    /// Candidates that are not tried for now. They are in no other set.
+    held_back: BTreeSet<u64>,
     /// `(monotonic time, number)`: requests are given the same time, so this is in order.
     deadlines: VecDeque<(u64, u64)>,
 }
@@ -43,6 +45,7 @@ impl<E> Parking<E> {
             reached: BTreeMap::new(),
             keys: BTreeMap::new(),
             woken: BTreeSet::new(),
+            held_back: BTreeSet::new(),
             deadlines: VecDeque::new(),
         }
     }
@@ -91,6 +94,7 @@ impl<E> Parking<E> {
     pub(crate) fn take(&mut self, number: u64) -> Option<Item<E>> {
         let item = self.items.remove(&number)?;
         self.woken.remove(&number);
+        self.held_back.remove(&number);
         match &item.wait.until {
             Until::Any => {
                 self.any.remove(&number);
@@ -117,6 +121,24 @@ impl<E> Parking<E> {
             }
         }
         Some(item)
+    }
+
+    /// The event with this number.
+    pub(crate) fn event(&self, number: u64) -> Option<&E> {
+        self.items.get(&number).map(|item| &item.event)
+    }
+
+    /// Keeps a candidate from being tried until [`Parking::resume`]; its deadline applies.
+    pub(crate) fn hold_back(&mut self, number: u64) {
+        if let Some(item) = self.take(number) {
+            self.items.insert(number, item);
+            self.held_back.insert(number);
+        }
+    }
+
+    /// What was held back is to be tried.
+    pub(crate) fn resume(&mut self) {
+        self.woken.append(&mut self.held_back);
     }
 
     /// Marks the events that wait for `key` as to be tried.
@@ -250,6 +272,20 @@ mod tests {
         assert_eq!(parking.candidates(0).as_slice(), [1]);
         parking.wake(&key);
         assert_eq!(parking.candidates(0).as_slice(), [0, 1]);
+    }
+
+    #[test]
+    fn an_event_that_is_held_back_is_no_candidate_until_it_is_resumed_and_may_expire() {
+        let mut parking = Parking::new();
+        parking.park('a', wait(Until::Clock(5)), Some(10));
+        parking.park('b', wait(Until::Any), Some(20));
+        parking.hold_back(0);
+        parking.hold_back(1);
+        assert!(parking.candidates(9).is_empty());
+        assert_eq!(parking.next_clock(), None, "nothing to wake up for");
+        assert_eq!(parking.expire(10).map(|item| item.event), Some('a'));
+        parking.resume();
+        assert_eq!(parking.candidates(9).as_slice(), [1]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub(crate) struct Sessions<R> {
     slots: Vec<Session<R>>,
     by_client: HashMap<ClientId, u32, FixedState>,
     recent: (ClientId, u32),
-    /// Slots whose connection is gone, oldest first: the first to be given away when the table is full.
+    /// Slots without a connection and with nothing open, oldest first: the first to be given away when the table is full.
     disconnected: VecDeque<(u32, ClientId)>,
     max: usize,
 }
@@ -27,11 +27,17 @@ struct Session<R> {
     state: State<R>,
 }
 
+impl<R> Session<R> {
+    fn is_idle(&self) -> bool {
+        !matches!(self.state, State::Open | State::Closing)
+    }
+}
+
 #[derive(Debug)]
 enum State<R> {
     Idle,
     Open,
-    /// Answered, the reply is on its way to [`Sessions::keep_reply`].
+    /// Answered, the reply is on its way to [`Sessions::keep_reply`] or [`Sessions::forget_reply`].
     Closing,
     Answered(Result<R, Code>),
 }
@@ -138,8 +144,16 @@ impl<R: Clone> Sessions<R> {
             let session = &mut self.slots[*slot as usize];
             if session.request == request {
                 session.request = request - 1;
-                session.state = State::Idle;
+                let slot = *slot;
+                self.finish(slot, State::Idle);
             }
+        }
+    }
+
+    /// Ends the open request of `client` without an answer: its outcome is unknown.
+    pub(crate) fn abandon_request(&mut self, client: ClientId) {
+        if let Some(open) = self.close_request(client) {
+            self.finish(open.slot, State::Idle);
         }
     }
 
@@ -160,9 +174,29 @@ impl<R: Clone> Sessions<R> {
 
     /// Keeps the reply that was sent, to be repeated when the client asks again.
     pub(crate) fn keep_reply(&mut self, slot: u32, request: u64, result: Result<R, Code>) {
+        if self.is_closing(slot, request) {
+            self.finish(slot, State::Answered(result));
+        }
+    }
+
+    /// Keeps no reply: a repetition of the request is ignored.
+    pub(crate) fn forget_reply(&mut self, slot: u32, request: u64) {
+        if self.is_closing(slot, request) {
+            self.finish(slot, State::Idle);
+        }
+    }
+
+    fn is_closing(&self, slot: u32, request: u64) -> bool {
+        let session = &self.slots[slot as usize];
+        session.request == request && matches!(session.state, State::Closing)
+    }
+
+    /// Nothing is open any more. A session that lost its connection meanwhile may now be given away.
+    fn finish(&mut self, slot: u32, state: State<R>) {
         let session = &mut self.slots[slot as usize];
-        if session.request == request && matches!(session.state, State::Closing) {
-            session.state = State::Answered(result);
+        session.state = state;
+        if session.port == NOWHERE {
+            self.disconnected.push_back((slot, session.client));
         }
     }
 
@@ -171,7 +205,9 @@ impl<R: Clone> Sessions<R> {
         for (slot, session) in self.slots.iter_mut().enumerate() {
             if session.port == port {
                 session.port = NOWHERE;
-                self.disconnected.push_back((slot as u32, session.client));
+                if session.is_idle() {
+                    self.disconnected.push_back((slot as u32, session.client));
+                }
             }
         }
         // Sessions that come and go leave entries behind; one live entry per slot is enough.
@@ -180,7 +216,7 @@ impl<R: Clone> Sessions<R> {
                 .slots
                 .iter()
                 .enumerate()
-                .filter(|(_, session)| session.port == NOWHERE);
+                .filter(|(_, session)| session.port == NOWHERE && session.is_idle());
             self.disconnected = gone
                 .map(|(slot, session)| (slot as u32, session.client))
                 .collect();
@@ -212,10 +248,7 @@ impl<R: Clone> Sessions<R> {
     fn give_away(&mut self) -> Option<u32> {
         while let Some((slot, client)) = self.disconnected.pop_front() {
             let session = &self.slots[slot as usize];
-            if session.port == NOWHERE
-                && session.client == client
-                && !matches!(session.state, State::Open | State::Closing)
-            {
+            if session.port == NOWHERE && session.client == client && session.is_idle() {
                 self.by_client.remove(&client);
                 return Some(slot);
             }
@@ -309,6 +342,26 @@ mod tests {
             Admission::Full,
             "its place was given away"
         );
+    }
+
+    #[test]
+    fn a_session_that_was_answered_after_its_connection_broke_is_given_away() {
+        let mut sessions = Sessions::new(1);
+        sessions.open_request(ClientId(1), 1, 1);
+        sessions.disconnect(1);
+        assert_eq!(sessions.open_request(ClientId(2), 2, 1), Admission::Full);
+        answer(&mut sessions, ClientId(1), "one");
+        assert_eq!(sessions.open_request(ClientId(2), 2, 1), Admission::New);
+    }
+
+    #[test]
+    fn a_repeated_request_whose_reply_was_not_kept_is_ignored() {
+        let mut sessions = Sessions::<&str>::new(1);
+        sessions.open_request(ClientId(1), 1, 1);
+        let open = sessions.close_request(ClientId(1)).expect("it is open");
+        sessions.forget_reply(open.slot, open.request);
+        assert_eq!(sessions.open_request(ClientId(1), 1, 1), Admission::Ignore);
+        assert_eq!(sessions.open_request(ClientId(1), 1, 2), Admission::New);
     }
 
     #[test]

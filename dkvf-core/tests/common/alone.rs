@@ -25,6 +25,11 @@ impl Alone {
     }
 
     pub fn with(options: NodeOptions) -> Self {
+        Alone::in_cluster(Topology::grid(3, 1), options)
+    }
+
+    /// Node 0 of another cluster.
+    pub fn in_cluster(topology: Topology, options: NodeOptions) -> Self {
         let now = Now {
             clock_us: 1_000_000,
             monotonic_us: 1_000,
@@ -32,7 +37,7 @@ impl Alone {
         let store = Box::new(MemoryStore::new(ServerId(0), ToyProtocol::VERSIONS));
         let node = Node::new(
             &NodeConfig::new("0_0"),
-            Topology::grid(3, 1),
+            topology,
             ServerId(0),
             store,
             now,

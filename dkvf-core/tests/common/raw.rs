@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use dkvf_core::net::wire::{self, Hello, MAGIC, Welcome};
-use dkvf_core::{Code, Protocol};
+use dkvf_core::{Code, Failure, Protocol, Reason, Topology};
 
 use super::toy::{Answer, Ask, ToyProtocol, Verb};
 use super::{DEADLINE, eventually};
@@ -107,14 +107,15 @@ impl Raw {
     }
 }
 
-/// The hello of a client process in a cluster of `nodes`.
+/// The hello of a client process in a cluster of `nodes` replicas of one partition.
 pub fn client_hello(process: u64, nodes: u32) -> Hello {
     Hello {
         magic: MAGIC,
         protocol: ToyProtocol::NAME.to_owned(),
         server: String::new(),
         incarnation: process,
-        nodes,
+        partitions: 1,
+        fingerprint: Topology::grid(nodes as u16, 1).fingerprint(),
     }
 }
 
@@ -161,7 +162,12 @@ impl Caller {
 
     pub fn receive(&mut self) -> (u32, u64, Result<Answer, Code>) {
         let frame = self.raw.frame().expect("the server is there");
-        wire::decode_reply(frame).expect("a reply")
+        let (session, request, result) = wire::decode_reply(frame).expect("a reply");
+        let result = result.map_err(|failure| match failure {
+            Failure::Failed(Reason::Refused(code)) => code,
+            other => panic!("no code of this version: {other}"),
+        });
+        (session, request, result)
     }
 
     /// Sends a request and waits for its reply.

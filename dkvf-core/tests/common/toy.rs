@@ -90,6 +90,16 @@ pub enum Verb {
     ForwardLatest = 35,
     /// Send the request in `payload` to `peer`.
     Tell = 36,
+    /// Ignore a refusal.
+    IgnoreRefusal = 37,
+    /// Send to node 1, then put the key in `payload`, then send again.
+    SendAndPut = 38,
+    /// Refuse a key of another partition.
+    Foreign = 39,
+    /// Put the key in `payload`, then have every other kind of effect.
+    PutFirst = 40,
+    /// Break a rule once the clock has reached `first`.
+    ClockThenIgnoreWait = 41,
 }
 
 /// A request, and a message between servers.
@@ -416,6 +426,28 @@ impl Toy {
                 cx.wait_until(false)?;
             }
             Verb::IgnoreWait => drop(cx.wait_until(false)),
+            Verb::ClockThenIgnoreWait => {
+                cx.wait_until_clock(ask.first)?;
+                drop(cx.wait_until(false));
+            }
+            Verb::IgnoreRefusal => drop(cx.refuse(dkvf_core::Code::Unavailable)),
+            Verb::Foreign => cx.refuse_foreign(&ask.payload)?,
+            Verb::SendAndPut => {
+                cx.send(ServerId(1), Ask::to(Verb::Count));
+                cx.put(&ask.payload, Record { stamp: 1 });
+                cx.send(ServerId(1), Ask::to(Verb::Count));
+            }
+            Verb::PutFirst => {
+                cx.put(&ask.payload, Record { stamp: 1 });
+                cx.put(b"another", Record { stamp: 1 });
+                cx.send(cx.me(), Ask::to(Verb::Count));
+                cx.send_latest(ServerId(1), Ask::to(Verb::Count));
+                cx.broadcast(cx.peers(), Ask::to(Verb::Count));
+                cx.broadcast_latest(cx.peers(), Ask::to(Verb::Count));
+                cx.every(1, Duration::from_millis(1));
+                cx.after(2, Duration::from_millis(1));
+                cx.wait_until(false)?;
+            }
             Verb::ChangeFirst => {
                 self.count += 1;
                 cx.wait_until(is_open(&self.gates, ask.first))?;
