@@ -167,6 +167,9 @@ pub struct Visibility {
 pub struct CheckReport {
     /// The models, separated by commas.
     pub model: String,
+    /// Models the protocol claims that no checker here judges.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unchecked: Vec<String>,
     /// The worst verdict: `satisfied`, `violated` or `unknown`.
     pub verdict: String,
     /// Operations in the history; 0 if it could not be completed.
@@ -187,6 +190,7 @@ impl CheckReport {
         let names: Vec<&str> = models.iter().map(|model| model.name()).collect();
         CheckReport {
             model: names.join(","),
+            unchecked: Vec::new(),
             verdict: "unknown".to_owned(),
             operations: 0,
             explanation: explanation.to_owned(),

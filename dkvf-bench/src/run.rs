@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use dkvf_check::{About, Evidence, History, Model, Verdict, native};
-use dkvf_core::config::Flush;
+use dkvf_core::config::{Flush, NodeConfig};
 use dkvf_core::net::Address;
 use dkvf_core::net::clock::HostClock;
 use dkvf_core::net::cluster::Layout;
@@ -388,7 +388,7 @@ fn start_driver<P: Protocol>(
         protocol: P::NAME,
         timeout,
         flush,
-        message_bytes_max: 64 << 20,
+        message_bytes_max: NodeConfig::new("client").message_bytes_max,
     };
     let pool = ClientPool::<P::Metadata>::start(local, options);
     let sessions = pool.clone();
@@ -543,12 +543,8 @@ fn load_records<P: Protocol>(load: &Load<P>, options: &RunOptions) -> anyhow::Re
         interrupts: 0,
         ..Patience::from_now(options, load.observer)
     };
-    let finished = load.start_phase(|driver, sessions, finished| {
-        // Through each session's own replica, so that all replicas take part.
-        let replica = sessions.first().map_or(0, |(_, replica)| *replica);
-        let numbers: Vec<u32> = sessions.into_iter().map(|(session, _)| session).collect();
-        driver.load(&numbers, replica, finished);
-    })?;
+    let finished =
+        load.start_phase(|driver, sessions, finished| driver.load(&sessions, finished))?;
     watch(load, &finished, || load.progress.operations())?;
     patience.look()?;
     if load.progress.is_stopped() {
@@ -904,6 +900,7 @@ fn check<P: Protocol>(
         .transpose()?;
     load.observer.phase("checking", models.len() as u64);
     let mut report = CheckReport {
+        unchecked: unchecked.iter().map(|name| (*name).to_owned()).collect(),
         operations: history.operations().len(),
         history: written_to,
         ..CheckReport::unknown(&models, "")

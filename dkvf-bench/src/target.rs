@@ -14,6 +14,7 @@ use dkvf_core::net::{Address, control_request};
 use dkvf_core::node::VisibilitySample;
 use dkvf_core::storage::StoreOptions;
 use dkvf_core::{Protocol, ServerId, Topology};
+use tempfile::TempDir;
 
 use crate::run::Interrupted;
 use crate::usage;
@@ -91,22 +92,6 @@ impl Configure for ServerOptions {
     }
 }
 
-/// The store options of a protocol's server: as configured, with the protocol's own number of versions.
-struct For<'a, P>(&'a ServerOptions, std::marker::PhantomData<P>);
-
-impl<P: Protocol> Configure for For<'_, P> {
-    fn config(&self, id: ServerId, topology: &Topology) -> NodeConfig {
-        self.0.config(id, topology)
-    }
-
-    fn store(&self, id: ServerId, topology: &Topology) -> StoreOptions {
-        StoreOptions {
-            versions: P::VERSIONS,
-            ..self.0.store(id, topology)
-        }
-    }
-}
-
 /// A running cluster.
 pub trait Target {
     /// Its members.
@@ -145,12 +130,7 @@ impl<P: Protocol> Embedded<P> {
     /// A server refuses.
     pub fn start(options: &ServerOptions, layout: Layout) -> anyhow::Result<Self> {
         let topology = Topology::grid(options.replicas, options.partitions);
-        Ok(Embedded(Cluster::start(
-            topology,
-            layout,
-            &For::<P>(options, std::marker::PhantomData),
-            true,
-        )?))
+        Ok(Embedded(Cluster::start(topology, layout, options, true)?))
     }
 }
 
@@ -477,8 +457,11 @@ impl Drop for Processes {
     }
 }
 
-/// A folder that is removed at the end.
-pub struct ScratchDirectory(pub PathBuf);
+/// A folder of our own that is removed at the end.
+pub struct ScratchDirectory(
+    pub PathBuf,
+    #[expect(dead_code, reason = "removes the folder when dropped")] TempDir,
+);
 
 impl ScratchDirectory {
     /// Makes a new folder in the system's place for temporary files.
@@ -486,17 +469,10 @@ impl ScratchDirectory {
     /// # Errors
     /// It cannot be made.
     pub fn create() -> anyhow::Result<Self> {
-        static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("dkvf-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path)
-            .with_context(|| format!("cannot create {}", path.display()))?;
-        Ok(ScratchDirectory(path))
-    }
-}
-
-impl Drop for ScratchDirectory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        let folder = tempfile::Builder::new()
+            .prefix("dkvf-")
+            .tempdir()
+            .context("cannot create a temporary folder")?;
+        Ok(ScratchDirectory(folder.path().to_owned(), folder))
     }
 }

@@ -37,7 +37,7 @@ const RECORD_MIN: usize = 1_000;
 #[derive(Args)]
 #[command(
     after_help = "Ctrl-C ends the run and checks and prints what it has measured; a second one skips the check, a third prints nothing.
-Exit status: 0 done, or all claims hold; 1 a claim is violated, or a run failed; 2 could not tell, or not all runs were made.
+Exit status: 0 done, or all checked claims hold; 1 a claim is violated, or a run failed; 2 could not tell, or not all runs were made.
 
 Examples:
   dkvf compare eventual cops gentlerain causalspartan --workload a --check
@@ -135,7 +135,7 @@ pub struct Arguments {
     /// Delays the link between two servers: FROM-TO=MS or FROM-TO=MS+JITTER, or a file with one such line each. `*` is every server.
     #[arg(long, value_name = "FROM-TO=MS|FILE", action = ArgAction::Append, help_heading = "Cluster")]
     delay: Vec<String>,
-    /// Sets a server's clock ahead (behind if negative): NODE=MS.
+    /// Sets a server's clock ahead (behind if negative): NODE=MS; `*` is every server.
     #[arg(long, value_name = "NODE=MS", action = ArgAction::Append, allow_hyphen_values = true, help_heading = "Cluster")]
     skew: Vec<String>,
     /// A property of the protocols, such as heartbeat_interval=20.
@@ -476,7 +476,8 @@ fn workload(arguments: &Arguments) -> anyhow::Result<WorkloadSpec> {
     if !arguments
         .properties
         .iter()
-        .any(|property| property.starts_with("operationcount="))
+        .filter_map(|property| property.split_once('='))
+        .any(|(key, _)| key.trim() == "operationcount")
     {
         set("operationcount", "0".to_owned());
     }
@@ -574,7 +575,8 @@ fn options(
             .skew
             .iter()
             .map(|text| skew(arguments, text))
-            .collect::<anyhow::Result<_>>()?,
+            .collect::<anyhow::Result<Vec<_>>>()?
+            .concat(),
         properties: arguments
             .protocol_property
             .iter()
@@ -704,7 +706,7 @@ fn add_delay(
     Ok(())
 }
 
-fn skew(arguments: &Arguments, text: &str) -> anyhow::Result<(String, i64)> {
+fn skew(arguments: &Arguments, text: &str) -> anyhow::Result<Vec<(String, i64)>> {
     let (node, ms) = key_value("--skew", text)?;
     let ms: f64 = ms
         .parse()
@@ -715,8 +717,9 @@ fn skew(arguments: &Arguments, text: &str) -> anyhow::Result<(String, i64)> {
                 "--skew {text}: write NODE=MS, MS between -3600000000 and 3600000000"
             ))
         })?;
-    servers(arguments, "--skew", &node)?;
-    Ok((node, (ms * 1000.0) as i64))
+    let skew_us = (ms * 1000.0) as i64;
+    let nodes = servers(arguments, "--skew", &node)?;
+    Ok(nodes.into_iter().map(|node| (node, skew_us)).collect())
 }
 
 fn print(

@@ -129,11 +129,14 @@ impl<C: Client> Driver<C> {
 
     /// Inserts the shares of `sessions` (numbers in the workload) through `replica`, calling `finished` when all are done.
     /// A failed insert is tried again as often and as late as the workload says.
-    pub fn load(&self, sessions: &[u32], replica: u16, finished: impl FnOnce() + 'static) {
-        let programs = sessions.iter().enumerate().map(|(program, &session)| {
-            let seat = Seat::new(&self.shared, program, session, replica);
-            Box::pin(load(seat, session)) as Program
-        });
+    pub fn load(&self, sessions: &[(u32, u16)], finished: impl FnOnce() + 'static) {
+        let programs = sessions
+            .iter()
+            .enumerate()
+            .map(|(program, &(session, replica))| {
+                let seat = Seat::new(&self.shared, program, session, replica);
+                Box::pin(load(seat, session)) as Program
+            });
         self.start(programs.collect(), finished);
     }
 
@@ -401,6 +404,8 @@ async fn load<C: Client>(mut seat: Seat<C>, session: u32) {
             let again_us = shared.port.now_us() + spec.insertion_retry_interval_s * 1_000_000;
             seat.wait_until(again_us).await;
         }
+        // Loaded records are no part of the history.
+        seat.client.context().take_witnesses();
         count.add_one();
         if shared.progress.is_stopped() {
             return;

@@ -257,11 +257,11 @@ fn a_file_with_too_many_sites_is_refused() {
         let names: Vec<String> = (0..sites).map(|site| format!("\"s{site}\"")).collect();
         format!(r#"{{"h":1,"clock":"x-us","sites":[{}]}}"#, names.join(","))
     };
-    assert!(read(&header(1024)).is_ok());
-    assert_malformed(read(&header(1025)), 1, "more than 1024 sites");
+    assert!(read(header(1024)).is_ok());
+    assert_malformed(read(header(1025)), 1, "more than 1024 sites");
     let one_more = r#"{"t":1,"type":"invoke","process":1,"site":"x","value":[["r","k",null]]}"#;
     assert_malformed(
-        read(&format!("{}\n{one_more}\n", header(1024))),
+        read(format!("{}\n{one_more}\n", header(1024))),
         2,
         "more than 1024 sites",
     );

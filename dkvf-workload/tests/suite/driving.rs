@@ -192,7 +192,8 @@ impl Bench {
     }
 
     fn load(&self, sessions: u32) {
-        self.phase(|driver, finished| driver.load(&(0..sessions).collect::<Vec<_>>(), 0, finished));
+        let sessions: Vec<(u32, u16)> = (0..sessions).map(|session| (session, 0)).collect();
+        self.phase(|driver, finished| driver.load(&sessions, finished));
     }
 
     fn run(&self, sessions: u32, window: Window) {
