@@ -5,10 +5,10 @@ mod hlc;
 mod read_only;
 mod stabiliser;
 
-use dkvf_core::{Context, Server, ServerId, VersionKey};
+use dkvf_core::{Code, Context, Server, ServerId, Step, VersionKey};
 
 pub use hlc::{Hlc, refuse_hostile};
-pub use read_only::{ReadOnly, in_order};
+pub use read_only::{KEYS_MAX, ReadOnly, in_order};
 pub use stabiliser::{CutOff, Stabiliser, covers, intervals};
 
 /// The order of versions: last writer wins, by stamp, ties by origin (0.5). Equal identities are one version.
@@ -19,6 +19,14 @@ pub(crate) fn last_writer_wins(ts: u64, origin: u32) -> VersionKey {
 /// The replica that `server` belongs to.
 pub(crate) fn replica_of<S: Server>(cx: &Context<S>, server: ServerId) -> usize {
     usize::from(cx.topology().member(server).replica)
+}
+
+/// Refuses a list from outside that is longer than `max`.
+///
+/// # Errors
+/// [`Code::Malformed`].
+pub fn refuse_longer<S: Server, T>(cx: &mut Context<S>, list: &[T], max: usize) -> Step {
+    if list.len() > max { cx.refuse(Code::Malformed) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -22,9 +22,10 @@
 //! - `ds` and `dsv` are dense: one entry per replica, 0 for none.
 //! - ROT is variant A: the coordinator waits until the session's past is stable. The authors' code raises the stable vector by the
 //!   dependencies instead, which declares stable what is not.
-//! - A session's stamps further ahead than the run's drift bound are refused with `ClockDrift` before they are merged. A replicated
-//!   stamp is never merged into the clock; the stamp of a snapshot is, unless it is beyond the bound: then the slice is
-//!   refused, and the transaction ends without an answer.
+//! - A session's past further ahead than the run's drift bound is refused with `ClockDrift`, and so is a stable vector with an entry that this
+//!   server has not received, as in GentleRain. A replicated stamp is never merged into the clock; the stamp of a snapshot
+//!   is, unless it is beyond the bound: then the slice is refused, and the transaction ends with `ClockDrift`.
+//! - Bounds of ROT as in GentleRain.
 //! - Versions are dropped on writes to their key, as in GentleRain, by the oldest snapshot in use: a vector, which a kept version and
 //!   its dependencies must not exceed in any entry.
 //! - Resynchronisation and the removal of a dead replica are absent, and so is `Attach`: a session that changes its replica starts anew.

@@ -1,11 +1,11 @@
 //! The server of CausalSpartan (pseudocode in docs/protocols/causalspartan.md, variant A).
 
 use dkvf_core::config::NodeConfig;
-use dkvf_core::{ClientId, Context, Key, Server, ServerId, Step};
+use dkvf_core::{ClientId, Code, Context, Key, Server, ServerId, Step};
 use serde::{Deserialize, Serialize};
 
 use super::metadata::*;
-use crate::causal::{CutOff as _, Hlc, ReadOnly, Stabiliser, covers, intervals, refuse_hostile, replica_of};
+use crate::causal::{CutOff as _, Hlc, ReadOnly, Stabiliser, covers, intervals, refuse_hostile, refuse_longer, replica_of};
 
 /// Server `(m, n)`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -44,12 +44,12 @@ impl Server for CausalSpartanServer {
         let zeros = vec![0; cx.topology().replicas()];
         Ok(CausalSpartanServer {
             m: cx.replica(),
-            hlc: Hlc::default(),
+            hlc: Hlc::new(config),
             vv: zeros.clone(),
             dsv: zeros.clone(),
             oldest: zeros,
             stabiliser: Stabiliser::new(config, cx)?,
-            rot: ReadOnly::default(),
+            rot: ReadOnly::new(config),
             last_send_us: cx.monotonic(),
             heartbeat_us: heartbeat.as_micros() as u64,
         })
@@ -59,7 +59,7 @@ impl Server for CausalSpartanServer {
         match message {
             ClientMessage::Put(PutMessage { key, value, ds, dsv }) => {
                 refuse_hostile(cx, ds)?; // CS.S1
-                refuse_hostile(cx, dsv)?; // CS.S1
+                self.refuse_unknown(cx, dsv)?; // CS.S1
                 self.dsv.join(dsv); // CS.S1
                 let ut = self.hlc.tick(cx.clock(), ds); // CS.S2
                 self.insert(cx, key, Record { value: value.clone(), ut, sr: self.m as u32, ds: ds.clone() }); // CS.S2
@@ -69,14 +69,15 @@ impl Server for CausalSpartanServer {
                 cx.reply(client, PutReply { ut, dsv: self.dsv.clone() }); // CS.S2
             }
             ClientMessage::Get(GetMessage { key, dsv }) => {
-                refuse_hostile(cx, dsv)?;
+                self.refuse_unknown(cx, dsv)?; // CS.S7
                 self.dsv.join(dsv); // CS.S7
                 let record = cx.latest(key, |d| self.visible(d)).map(|d| d.into_owned()); // CS.S7
                 cx.reply(client, GetReply { record, dsv: self.dsv.clone() }); // CS.S7
             }
             ClientMessage::Rot(RotMessage { keys, dsv, ds }) => {
-                refuse_hostile(cx, ds)?;
-                refuse_hostile(cx, dsv)?;
+                self.rot.refuse_large(cx, keys)?;
+                refuse_hostile(cx, ds)?; // CS.R1
+                self.refuse_unknown(cx, dsv)?; // CS.R1
                 self.dsv.join(dsv); // CS.R1
                 let remote: Vec<_> = ds.iter().enumerate().map(|(i, h)| if i == self.m { 0 } else { *h }).collect(); // CS.R1
                 cx.wait_until_all_reached(&self.dsv, &remote)?; // CS.R1
@@ -92,24 +93,37 @@ impl Server for CausalSpartanServer {
     }
 
     fn handle_server_message(&mut self, cx: &mut Context<Self>, from: ServerId, message: &ServerMessage) -> Step {
-        let i = replica_of(cx, from);
+        let (i, replicas) = (replica_of(cx, from), self.vv.len());
         match message {
             ServerMessage::Replicate(Replicate { key, value, ut, ds }) => {
+                refuse_longer(cx, ds, replicas)?;
                 self.insert(cx, key, Record { value: value.clone(), ut: *ut, sr: i as u32, ds: ds.clone() }); // CS.S3
                 self.vv[i].join(ut); // CS.S3
             }
             ServerMessage::Heartbeat(Heartbeat { time }) => self.vv[i].join(time), // CS.S5
-            ServerMessage::Agg(Agg { vec, oldest }) => self.stabiliser.report(from, &(vec.clone(), oldest.clone())), // CS.S6
-            ServerMessage::Cut(Cut { dsv, oldest }) => self.publish(cx, dsv, oldest), // CS.S6
-            ServerMessage::SliceRequest(SliceRequest { id, keys, sv, dsv }) => {
-                self.hlc.merge(cx, sv.get(self.m).copied().unwrap_or(0))?; // CS.R3
-                self.dsv.join(dsv); // CS.R3
-                let mut read = |key: &Key| cx.latest(key, |d| in_snapshot(d, sv)).map(|d| d.into_owned()); // CS.R3
-                let rows = keys.iter().map(|key| Row { key: key.clone(), record: read(key) }).collect(); // CS.R3
-                cx.send(from, Slice { id: *id, rows }); // CS.R3
+            ServerMessage::Agg(Agg { vec, oldest }) => {
+                refuse_longer(cx, vec, replicas)?;
+                refuse_longer(cx, oldest, replicas)?;
+                self.stabiliser.report(from, &(vec.clone(), oldest.clone())); // CS.S6
             }
-            ServerMessage::Slice(Slice { id, rows }) => {
-                if let Some((client, _, rows)) = self.rot.slice(*id, from, rows) {
+            ServerMessage::Cut(Cut { dsv, oldest }) => {
+                refuse_longer(cx, dsv, replicas)?;
+                refuse_longer(cx, oldest, replicas)?;
+                self.publish(cx, dsv, oldest); // CS.S6
+            }
+            ServerMessage::SliceRequest(SliceRequest { id, keys, sv, dsv }) => {
+                refuse_longer(cx, sv, replicas)?;
+                refuse_longer(cx, dsv, replicas)?;
+                let in_reach = covers(&self.vv, dsv) && self.hlc.merge(cx.clock(), sv.get(self.m).copied().unwrap_or(0)); // CS.R3
+                if in_reach {
+                    self.dsv.join(dsv); // CS.R3
+                }
+                let mut read = |key: &Key| cx.latest(key, |d| in_snapshot(d, sv)).map(|d| d.into_owned()); // CS.R3
+                let (rows, refused) = self.rot.read(keys, in_reach, |key| Row { key: key.clone(), record: read(key) }); // CS.R3
+                cx.send(from, Slice { id: *id, rows, refused }); // CS.R3
+            }
+            ServerMessage::Slice(Slice { id, rows, refused }) => {
+                if let Some((client, _, rows)) = self.rot.slice(cx, *id, from, rows, *refused) {
                     cx.reply(client, RotReply { rows, dsv: self.dsv.clone() }); // CS.R2
                 }
             }
@@ -127,6 +141,7 @@ impl Server for CausalSpartanServer {
                 }
             }
             Timer::Dsv => {
+                self.rot.expire(cx);
                 let (vec, oldest) = self.stabiliser.aggregate((self.vv.clone(), self.rot.oldest(self.dsv.clone()))); // CS.S6
                 match self.stabiliser.parent() {
                     Some(parent) => cx.send_latest(parent, Agg { vec, oldest }), // CS.S6
@@ -151,6 +166,12 @@ impl Server for CausalSpartanServer {
 }
 
 impl CausalSpartanServer {
+    /// What is stable was received here, so a larger stable vector is not one that this replica has told the client.
+    fn refuse_unknown(&self, cx: &mut Context<Self>, dsv: &[u64]) -> Step {
+        refuse_longer(cx, dsv, self.vv.len())?;
+        if covers(&self.vv, dsv) { Ok(()) } else { cx.refuse(Code::ClockDrift) }
+    }
+
     /// Inserts, and drops the versions of the key that no snapshot in use or to come can see.
     fn insert(&mut self, cx: &mut Context<Self>, key: &Key, d: Record) {
         cx.put(key, d);

@@ -2,18 +2,20 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use dkvf_core::config::NodeConfig;
-use dkvf_core::{ClientId, Code, Context, Key, Server, ServerId, Step, Value};
+use dkvf_core::{ClientId, Code, Context, Key, PeerState, Server, ServerId, Step, Value};
 use serde::{Deserialize, Serialize};
 
 use super::metadata::*;
+use crate::causal::{refuse_longer, replica_of};
 
-/// How far ahead of a server a session's version may be, in Lamport time: nobody may use the stamps up.
-const LAMPORT_AHEAD_MAX: u64 = 1 << 32;
-/// After so long a dependency check is sent again.
-const DEP_CHECK_AGAIN: Duration = Duration::from_secs(2);
+/// A version has 48 bits for Lamport time.
+const LAMPORT_LAST: u64 = (1 << 48) - 1;
+/// A session's word moves Lamport time at most to one step per 2^4 µs since 1970, which leaves half of it until 2041.
+const CREDIBLE_STEP: u32 = 4;
+/// The most dependencies of a write.
+const NEAREST_MAX: usize = 1 << 16;
 
 /// Server `(m, n)`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -43,7 +45,6 @@ struct Update {
     value: Value,
     ver: u64,
     missing: BTreeSet<(ServerId, u64)>,
-    since_us: u64,
 }
 
 impl Server for CopsServer {
@@ -51,7 +52,6 @@ impl Server for CopsServer {
     type Timer = ();
 
     fn new(_config: &NodeConfig, cx: &mut Context<Self>) -> anyhow::Result<Self> {
-        cx.every((), DEP_CHECK_AGAIN);
         let replicas = cx.topology().replicas();
         Ok(CopsServer {
             m: cx.replica(),
@@ -67,11 +67,13 @@ impl Server for CopsServer {
     fn handle_client_message(&mut self, cx: &mut Context<Self>, client: ClientId, message: &ClientMessage) -> Step {
         match message {
             ClientMessage::Put(PutMessage { key, value, nearest }) => {
-                let newest = nearest.iter().map(|x| lamport(x.ver)).max().unwrap_or(0);
-                if newest > self.lam + LAMPORT_AHEAD_MAX {
+                self.refuse_malformed(cx, nearest)?;
+                let newest = nearest.iter().map(|x| lamport(x.ver)).max().unwrap_or(0); // CO.S1
+                let lam = self.lam.max(newest.min(cx.clock() >> CREDIBLE_STEP)) + 1; // CO.S1
+                if lam > LAMPORT_LAST {
                     return cx.refuse(Code::ClockDrift);
                 }
-                self.lam = self.lam.max(newest) + 1; // CO.S1
+                self.lam = lam; // CO.S1
                 let ver = self.lam << 16 | self.m as u64; // CO.S1
                 cx.put(key, Record { value: value.clone(), ver }); // CO.S1, CO.S7
                 cx.broadcast(cx.peers(), Replicate { key: key.clone(), value: value.clone(), ver, nearest: nearest.clone() }); // CO.S1
@@ -89,6 +91,10 @@ impl Server for CopsServer {
         match message {
             ServerMessage::Replicate(Replicate { key, value, ver, nearest }) => {
                 let i = origin(*ver);
+                self.refuse_malformed(cx, nearest)?;
+                if i != replica_of(cx, from) {
+                    return cx.refuse(Code::Malformed);
+                }
                 if self.applied(*ver) || self.pend[i].contains_key(ver) {
                     return Ok(());
                 }
@@ -96,12 +102,12 @@ impl Server for CopsServer {
                 self.pend[i].insert(*ver, Pending::Received); // CO.S2
                 let deps = nearest.iter().filter(|x| origin(x.ver) != self.m); // CO.S2
                 let missing: BTreeSet<_> = deps.map(|x| (cx.server_of(&x.key), x.ver)).collect(); // CO.S2
-                let u = Update { key: key.clone(), value: value.clone(), ver: *ver, missing, since_us: cx.monotonic() }; // CO.S2
+                let u = Update { key: key.clone(), value: value.clone(), ver: *ver, missing }; // CO.S2
                 if u.missing.is_empty() {
                     self.finish(cx, u); // CO.S2
                 } else {
                     self.token += 1;
-                    u.send_checks(cx, self.token); // CO.S2
+                    u.send_checks(cx, self.token, |_| true); // CO.S2
                     self.updates.insert(self.token, u);
                 }
             }
@@ -125,11 +131,9 @@ impl Server for CopsServer {
         Ok(())
     }
 
-    fn handle_timer(&mut self, cx: &mut Context<Self>, (): ()) -> Step {
-        for (token, u) in &self.updates {
-            if cx.monotonic() >= u.since_us + DEP_CHECK_AGAIN.as_micros() as u64 {
-                u.send_checks(cx, *token);
-            }
+    fn handle_peer_change(&mut self, cx: &mut Context<Self>, peer: ServerId, state: PeerState) -> Step {
+        if state == PeerState::Replaced {
+            self.updates.iter().for_each(|(token, u)| u.send_checks(cx, *token, |server| server == peer)); // CO.S2
         }
         Ok(())
     }
@@ -144,6 +148,12 @@ impl Server for CopsServer {
 }
 
 impl CopsServer {
+    /// No write has as many dependencies, or one that no replica can have written.
+    fn refuse_malformed(&self, cx: &mut Context<Self>, nearest: &[Dependency]) -> Step {
+        refuse_longer(cx, nearest, NEAREST_MAX)?;
+        if nearest.iter().any(|x| origin(x.ver) >= self.low.len()) { cx.refuse(Code::Malformed) } else { Ok(()) }
+    }
+
     /// Whether exactly this version was applied; a newer one of its key is not enough.
     fn applied(&self, ver: u64) -> bool {
         let i = origin(ver); // CO.S4
@@ -165,8 +175,8 @@ impl CopsServer {
 }
 
 impl Update {
-    fn send_checks(&self, cx: &mut Context<CopsServer>, token: u64) {
-        for (server, ver) in &self.missing {
+    fn send_checks(&self, cx: &mut Context<CopsServer>, token: u64, to: impl Fn(ServerId) -> bool) {
+        for (server, ver) in self.missing.iter().filter(|(server, _)| to(*server)) {
             cx.send(*server, DepCheck { token, ver: *ver }); // CO.S2
         }
     }

@@ -13,7 +13,8 @@
 //! # Differences from the paper
 //! - A stamp is above that of the version it overwrites (`EV.S1`), so that a session never loses its own write to a fast clock.
 //! - Every version carries its origin, so that equal stamps order equally everywhere (DKVF leaves it 0).
-//! - SCAN is not in the paper: each partition scans what it holds, and the client merges.
+//! - SCAN is not in the paper: each partition scans what it holds, at most 10,000 rows, and the client merges.
+//! - An update of another replica than its sender's is dropped, and no stamp is given after the last one.
 //! - Anti-entropy is absent: links are reliable for as long as both incarnations live.
 
 mod client;

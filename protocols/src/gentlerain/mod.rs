@@ -21,7 +21,10 @@
 //!   that, a local write can be read by somebody who has not yet heard that its causes are stable.
 //! - Stamps are strictly increasing per server (`GR.S3`), and a PUT waits until the clock is *after* the session's past (`GR.S2`), so that a
 //!   heartbeat's promise holds and dependent writes never have equal stamps.
-//! - A session's stamps further ahead than the run's drift bound are refused with `ClockDrift` before they are merged.
+//! - A session's past further ahead than the run's drift bound is refused with `ClockDrift`, and so is a stable time that this server has not
+//!   received: what was published never exceeds what every server of the replica has received, so no honest session has one.
+//! - ROTX of more than 1,024 keys, or whose answer has more than 8 MiB, is `Malformed`. A slice can be refused, which ends the transaction; so
+//!   does the request timeout, when a sibling is silent.
 //! - Versions are dropped on writes to their key. The stabiliser carries, beside the stable time, the oldest snapshot in use: the minimum over the
 //!   replica of every server's stable time and of the snapshots it coordinates. It never goes back, and no transaction starts
 //!   before it; so the newest version up to it and everything newer is all that any snapshot can see.

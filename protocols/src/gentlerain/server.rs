@@ -1,7 +1,7 @@
 //! The server of GentleRain (pseudocode in docs/protocols/gentlerain.md).
 
 use dkvf_core::config::NodeConfig;
-use dkvf_core::{ClientId, Context, Key, Server, ServerId, Step};
+use dkvf_core::{ClientId, Code, Context, Key, Server, ServerId, Step};
 use serde::{Deserialize, Serialize};
 
 use super::metadata::*;
@@ -45,7 +45,7 @@ impl Server for GentleRainServer {
             gst: 0,
             oldest: 0,
             stabiliser: Stabiliser::new(config, cx)?,
-            rotx: ReadOnly::default(),
+            rotx: ReadOnly::new(config),
             heartbeat_us: heartbeat.as_micros() as u64,
         })
     }
@@ -53,7 +53,7 @@ impl Server for GentleRainServer {
     fn handle_client_message(&mut self, cx: &mut Context<Self>, client: ClientId, message: &ClientMessage) -> Step {
         match message {
             ClientMessage::Put(PutMessage { key, value, dt, gst }) => {
-                cx.refuse_drift(*gst)?;
+                self.refuse_unknown(cx, *gst)?; // GR.S1
                 cx.refuse_drift(*dt)?; // GR.S2
                 cx.merge_max(&mut self.gst, *gst); // GR.S1
                 cx.wait_until_clock(dt + 1)?; // GR.S2
@@ -64,13 +64,15 @@ impl Server for GentleRainServer {
                 cx.reply(client, PutReply { ut, gst: self.gst }); // GR.S3
             }
             ClientMessage::Get(GetMessage { key, gst }) => {
-                cx.refuse_drift(*gst)?;
+                self.refuse_unknown(cx, *gst)?; // GR.S8
                 self.gst.join(gst); // GR.S8
                 let record = cx.latest(key, |d| self.visible(d)).map(|d| d.into_owned()); // GR.S8
                 cx.reply(client, GetReply { record, gst: self.gst }); // GR.S8
             }
             ClientMessage::Rotx(RotxMessage { keys, gst, dt }) => {
-                cx.refuse_drift(*gst)?;
+                self.rotx.refuse_large(cx, keys)?;
+                self.refuse_unknown(cx, *gst)?; // GR.S10
+                cx.refuse_drift(*dt)?; // GR.S10
                 cx.merge_max(&mut self.gst, *gst); // GR.S10
                 cx.wait_until_reached(self.gst, *dt)?; // GR.S10
                 let st = self.gst; // GR.S10
@@ -94,13 +96,16 @@ impl Server for GentleRainServer {
             ServerMessage::Agg(Agg { lst, oldest }) => self.stabiliser.report(from, &(*lst, *oldest)), // GR.S7
             ServerMessage::Cut(Cut { gst, oldest }) => self.publish(cx, *gst, *oldest), // GR.S7
             ServerMessage::SliceRequest(SliceRequest { id, keys, st }) => {
-                self.gst.join(st); // GR.S12
+                let in_reach = *st <= self.lst(); // GR.S12
+                if in_reach {
+                    self.gst.join(st); // GR.S12
+                }
                 let mut read = |key: &Key| cx.latest(key, |d| d.ut <= *st).map(|d| d.into_owned()); // GR.S12
-                let rows = keys.iter().map(|key| Row { key: key.clone(), record: read(key) }).collect(); // GR.S12
-                cx.send(from, Slice { id: *id, rows }); // GR.S12
+                let (rows, refused) = self.rotx.read(keys, in_reach, |key| Row { key: key.clone(), record: read(key) }); // GR.S12
+                cx.send(from, Slice { id: *id, rows, refused }); // GR.S12
             }
-            ServerMessage::Slice(Slice { id, rows }) => {
-                if let Some((client, st, rows)) = self.rotx.slice(*id, from, rows) {
+            ServerMessage::Slice(Slice { id, rows, refused }) => {
+                if let Some((client, st, rows)) = self.rotx.slice(cx, *id, from, rows, *refused) {
                     cx.reply(client, RotxReply { rows, st }); // GR.S11
                 }
             }
@@ -117,6 +122,7 @@ impl Server for GentleRainServer {
                 }
             }
             Timer::Gst => {
+                self.rotx.expire(cx);
                 let (lst, oldest) = self.stabiliser.aggregate((self.lst(), self.rotx.oldest(self.gst))); // GR.S7
                 match self.stabiliser.parent() {
                     Some(parent) => cx.send_latest(parent, Agg { lst, oldest }), // GR.S7
@@ -143,6 +149,11 @@ impl GentleRainServer {
     /// The local stable time: the own replica is part of it, so that no later local write is in a snapshot.
     fn lst(&self) -> u64 {
         self.vv.iter().copied().min().unwrap_or(0) // GR.S7
+    }
+
+    /// What is stable was received here, so a larger stable time is not one that this replica has told the client.
+    fn refuse_unknown(&self, cx: &mut Context<Self>, gst: u64) -> Step {
+        if gst > self.lst() { cx.refuse(Code::ClockDrift) } else { Ok(()) }
     }
 
     /// Inserts, and drops the versions of the key that no snapshot in use or to come can see.

@@ -7,6 +7,7 @@ mod cut_off_through_a_local_write;
 mod dependencies_of_cops;
 mod generated_code;
 mod heartbeat_promise;
+mod hostile;
 mod late_cut_off;
 mod message_costs;
 mod newer_version_is_not_enough;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::Hasher as _;
 
 use dkvf_core::script::{Channel, Operation, Script};
-use dkvf_core::{Key, Protocol, Value};
+use dkvf_core::{Code, Failure, Key, Protocol, Reason, Value};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -32,7 +32,7 @@ const STEPS_PER_WEATHER: u64 = 300;
 /// Runs a schedule, checks it, and returns a hash of all that happened.
 ///
 /// # Panics
-/// If the history is not causal, replicas do not converge, or something is left waiting.
+/// If the history is not causal, replicas do not converge, something is left waiting, or a session is refused.
 pub fn run<P: Protocol>(plan: Plan) -> u64 {
     let mut run = Run::<P>::new(plan);
     while run.busy() {
@@ -124,6 +124,8 @@ impl<P: Protocol> Run<P> {
         for (session, left) in &mut self.sessions {
             if let Some(finished) = self.script.take(*session) {
                 *left -= 1;
+                let refused = matches!(finished.outcome, Err(Failure::Failed(Reason::Refused(code))) if code != Code::Timeout);
+                assert!(!refused, "{}, {:?}: an honest session is refused: {finished:?}", P::NAME, self.plan);
                 self.history.write(format!("{session} {finished:?}").as_bytes());
                 if let Err(violation) = self.checker.end(*session, &finished) {
                     panic!("{}, {:?}: {violation}", P::NAME, self.plan);

@@ -73,7 +73,7 @@ fn a_read_only_transaction_that_waits_past_its_deadline_answers_timeout() {
     script.advance(100_001);
     let finished = script.take(session).expect("its time is up");
     assert_eq!(finished.outcome, Err(Failure::Failed(Reason::Refused(Code::Timeout))));
-    assert_eq!(state(&script, 0, 0)["rotx"]["snapshots"], serde_json::json!({}));
+    assert_eq!(state(&script, 0, 0)["rotx"]["open"], serde_json::json!({}));
 }
 
 #[test]
