@@ -17,7 +17,7 @@ pub(crate) trait Flush {
     fn flush(&self);
 }
 
-/// Writes the output of a worker's connections. One per worker.
+/// Writes the output of a worker's connections. One per worker and mode.
 pub(crate) struct Flusher {
     mode: FlushMode,
     marked: RefCell<Vec<Rc<dyn Flush>>>,
@@ -25,7 +25,8 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
-    /// Starts the flusher of this worker.
+    /// Starts a flusher of this worker. `Interval` is also what lazy links use: fewer, larger writes for traffic that
+    /// nobody waits for.
     pub(crate) fn start(mode: FlushMode) -> Rc<Self> {
         let flusher = Rc::new(Flusher {
             mode,
@@ -69,44 +70,6 @@ impl Flusher {
         let mut list = self.marked.borrow_mut();
         if list.is_empty() {
             *list = marked;
-        }
-    }
-}
-
-/// Flushes connections some time after the first mark: fewer, larger writes for traffic nobody waits for.
-pub(crate) struct LazyFlusher {
-    delay: Duration,
-    marked: RefCell<Vec<Rc<dyn Flush>>>,
-    wake: Notify,
-}
-
-impl LazyFlusher {
-    pub(crate) fn start(delay: Duration) -> Rc<Self> {
-        let flusher = Rc::new(LazyFlusher {
-            delay,
-            marked: RefCell::default(),
-            wake: Notify::new(),
-        });
-        let task = flusher.clone();
-        tokio::task::spawn_local(async move {
-            loop {
-                task.wake.notified().await;
-                tokio::time::sleep(task.delay).await;
-                for connection in task.marked.take() {
-                    connection.flush();
-                }
-            }
-        });
-        flusher
-    }
-
-    pub(crate) fn mark(&self, connection: Rc<dyn Flush>, queued: &Cell<bool>) {
-        if !queued.replace(true) {
-            let mut marked = self.marked.borrow_mut();
-            marked.push(connection);
-            if marked.len() == 1 {
-                self.wake.notify_one();
-            }
         }
     }
 }

@@ -28,7 +28,7 @@ use super::peer::{Congestion, LinkDelay, Pace, Peer, PeerEvents};
 use super::status::{LinkStatus, ServerStatus, Traffic};
 use super::wire::{self, Hello, MAGIC, Welcome};
 use super::worker::Local;
-use crate::config::{NodeConfig, PeerFlush as PeerFlushConfig};
+use crate::config::{Flush, NodeConfig, PeerFlush as PeerFlushConfig};
 use crate::limits::{
     ACK_EVERY_FRAMES, ACK_IDLE_MS, HELLO_BYTES_MAX, KEPT_REPLY_BYTES_MAX, READ_BUFFER_BYTES_MIN,
     UNREAD_REPLY_BYTES_MAX,
@@ -319,7 +319,7 @@ fn pace<P: Protocol>(local: &Rc<Local>, config: &NodeConfig) -> Pace {
         Some((us, bytes)) => Pace::Lazy {
             bytes,
             eager,
-            lazy: local.lazy_flusher(Duration::from_micros(us)),
+            lazy: local.flusher(Flush::Interval { us }),
         },
         None => Pace::Eager(eager),
     }

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use super::clock::HostClock;
 use super::connection::{Address, handshake, read_frame};
-use super::flush::{Flush, Flusher, LazyFlusher};
+use super::flush::{Flush, Flusher};
 use super::link::{Full, Link, LinkError, Resumed};
 use super::wire::{self, Hello};
 use crate::PeerState;
@@ -64,7 +64,7 @@ pub(crate) enum Pace {
     Lazy {
         bytes: usize,
         eager: Rc<Flusher>,
-        lazy: Rc<LazyFlusher>,
+        lazy: Rc<Flusher>,
     },
 }
 

@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use rand::{Rng, SeedableRng};
@@ -11,7 +10,7 @@ use rand_pcg::Pcg64Mcg;
 use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc;
 
-use super::flush::{Flusher, LazyFlusher};
+use super::flush::Flusher;
 use crate::config::Flush as FlushMode;
 
 type Job = Box<dyn FnOnce(&Rc<Local>) + Send>;
@@ -25,7 +24,6 @@ pub struct Worker {
 /// What belongs to a worker's thread.
 pub struct Local {
     flushers: RefCell<Vec<(FlushMode, Rc<Flusher>)>>,
-    lazy_flushers: RefCell<Vec<(Duration, Rc<LazyFlusher>)>>,
     random: RefCell<Pcg64Mcg>,
     index: usize,
     kept: RefCell<Vec<Rc<dyn Any>>>,
@@ -109,7 +107,6 @@ impl Local {
     pub fn new(index: usize) -> Rc<Self> {
         Rc::new(Local {
             flushers: RefCell::default(),
-            lazy_flushers: RefCell::default(),
             random: RefCell::new(Pcg64Mcg::seed_from_u64(os_random())),
             index,
             kept: RefCell::default(),
@@ -154,19 +151,6 @@ impl Local {
         known.unwrap_or_else(|| {
             let flusher = Flusher::start(mode);
             flushers.push((mode, flusher.clone()));
-            flusher
-        })
-    }
-
-    pub(crate) fn lazy_flusher(&self, delay: Duration) -> Rc<LazyFlusher> {
-        let mut flushers = self.lazy_flushers.borrow_mut();
-        let known = flushers
-            .iter()
-            .find(|(known, _)| *known == delay)
-            .map(|(_, flusher)| flusher.clone());
-        known.unwrap_or_else(|| {
-            let flusher = LazyFlusher::start(delay);
-            flushers.push((delay, flusher.clone()));
             flusher
         })
     }
