@@ -5,6 +5,9 @@
 //! messages for the peer's. So the ports belong on a network that only the cluster and its clients reach; a node that
 //! listens on more than loopback says so when it starts.
 
+mod clients;
+mod servers;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::TcpListener as StdListener;
@@ -14,31 +17,28 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bytes::BytesMut;
 use socket2::SockRef;
+use tokio::net::TcpListener;
 use tokio::net::tcp::OwnedReadHalf;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::clock::HostClock;
-use super::connection::{Address, prepare, read_frame, read_more, write_small};
+use super::connection::{Address, read_frame};
 use super::control::{self, Control};
 use super::flush::{Flusher, Outbox};
-use super::link::{LinkError, Resumed};
 use super::peer::{Congestion, LinkDelay, Pace, Peer, PeerEvents};
 use super::status::{LinkStatus, ServerStatus, Traffic};
-use super::wire::{self, Hello, MAGIC, Welcome};
+use super::wire::{self, Hello, MAGIC};
 use super::worker::Local;
 use crate::config::{Flush, NodeConfig, PeerFlush as PeerFlushConfig};
-use crate::limits::{
-    ACK_EVERY_FRAMES, ACK_IDLE_MS, HELLO_BYTES_MAX, KEPT_REPLY_BYTES_MAX, READ_BUFFER_BYTES_MIN,
-    UNREAD_REPLY_BYTES_MAX,
-};
+use crate::limits::{HELLO_BYTES_MAX, KEPT_REPLY_BYTES_MAX, UNREAD_REPLY_BYTES_MAX};
 use crate::node::{NodeOptions, VisibilitySample};
 use crate::storage::StoreOptions;
 use crate::{
-    ClientId, Code, Message, Metadata, Node, NodeError, Now, Output, PeerFlush, PeerState,
-    Protocol, ServerId, Topology,
+    ClientId, Code, Message, Metadata, Node, NodeError, Output, PeerFlush, PeerState, Protocol,
+    ServerId, Topology,
 };
+use servers::Inbound;
 
 type ClientMessageOf<P> = <<P as Protocol>::Metadata as Metadata>::ClientMessage;
 type ServerMessageOf<P> = <<P as Protocol>::Metadata as Metadata>::ServerMessage;
@@ -133,40 +133,6 @@ struct State<P: Protocol> {
     frame: BytesMut,
     /// When the tick task will look next.
     armed_us: u64,
-}
-
-/// The receiving side of a link.
-#[derive(Clone, Default)]
-struct Inbound {
-    /// The sender's incarnation, once it called.
-    incarnation: Option<u64>,
-    taken: u64,
-    acknowledged: u64,
-    /// Counts connections: frames of any but the newest are not taken.
-    generation: u64,
-    outbox: Option<Rc<Outbox>>,
-}
-
-impl Inbound {
-    /// What was received from another incarnation than this one is history.
-    fn meet(&mut self, incarnation: u64) {
-        if self.incarnation != Some(incarnation) {
-            self.connect(None);
-            self.incarnation = Some(incarnation);
-            self.taken = 0;
-            self.acknowledged = 0;
-        }
-    }
-
-    /// A connection takes the place of the former one.
-    fn connect(&mut self, outbox: Option<Rc<Outbox>>) {
-        self.generation += 1;
-        // The welcome says what was taken.
-        self.acknowledged = self.taken;
-        if let Some(former) = std::mem::replace(&mut self.outbox, outbox) {
-            former.close();
-        }
-    }
 }
 
 /// Starts a node on this worker. Returns when it listens.
@@ -588,178 +554,7 @@ impl<P: Protocol> Host<P> {
         }
     }
 
-    // ---- Clients ----
-
-    async fn accept_clients(self: Rc<Self>, listener: TcpListener) {
-        let mut turning_away = false;
-        loop {
-            let stream = match listener.accept().await {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::warn!(server = %self.name, %error, "cannot accept a client");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                    continue;
-                }
-            };
-            let full = self.client_connections.get() >= self.config.connections_max;
-            if full && !turning_away {
-                tracing::warn!(server = %self.name, "connections_max ({}) is reached: clients are turned away", self.config.connections_max);
-            }
-            turning_away = full;
-            if full {
-                continue;
-            }
-            self.client_connections
-                .set(self.client_connections.get() + 1);
-            let host = self.clone();
-            self.spawn(async move {
-                if let Err(reason) = host.serve_client(stream).await {
-                    tracing::info!(server = %host.name, "closed a client's connection: {reason:#}");
-                }
-                host.client_connections
-                    .set(host.client_connections.get() - 1);
-            });
-        }
-    }
-
-    async fn serve_client(self: &Rc<Self>, stream: TcpStream) -> anyhow::Result<()> {
-        prepare(&stream)?;
-        let (mut reader, writer) = stream.into_split();
-        let mut buffer = BytesMut::new();
-        let Some(hello) = self.read_hello(&mut reader, &mut buffer).await? else {
-            return Ok(());
-        };
-        let refusal = self.refusal(&hello);
-        let welcome = Welcome {
-            magic: MAGIC,
-            incarnation: self.incarnation,
-            taken: 0,
-            refusal: refusal.clone(),
-        };
-        let mut answer = BytesMut::new();
-        wire::encode_handshake(&mut answer, &welcome);
-        write_small(&writer, &answer).await?;
-        anyhow::ensure!(refusal.is_empty(), "{refusal}");
-        let outbox = Outbox::new(writer);
-        let port = self.add_client(outbox.clone());
-        let served = tokio::select! {
-            served = self.read_requests(&mut reader, &mut buffer, port, hello.incarnation, &outbox) => served,
-            () = outbox.drain() => Ok(()),
-        };
-        if self.running.get() {
-            self.clients.borrow_mut()[port as usize] = None;
-            self.state.borrow_mut().node.disconnected(port);
-        }
-        served
-    }
-
-    fn add_client(&self, outbox: Rc<Outbox>) -> u32 {
-        let mut clients = self.clients.borrow_mut();
-        let port = clients
-            .iter()
-            .position(Option::is_none)
-            .unwrap_or(clients.len());
-        if port == clients.len() {
-            clients.push(None);
-        }
-        clients[port] = Some(outbox);
-        port as u32
-    }
-
-    async fn read_requests(
-        &self,
-        reader: &mut OwnedReadHalf,
-        buffer: &mut BytesMut,
-        port: u32,
-        process: u64,
-        outbox: &Rc<Outbox>,
-    ) -> anyhow::Result<()> {
-        let mut size = READ_BUFFER_BYTES_MIN;
-        // What came with the hello is looked at before more is read.
-        loop {
-            // One reading per batch: it is later than the sending of every request in it, so no stamp that a client
-            // carries was given after it.
-            let mut now = self.clock.now();
-            while let Some(frame) = wire::next_frame(buffer, self.config.message_bytes_max)? {
-                let bytes = frame.len();
-                let (session, request, message) =
-                    wire::decode_request::<ClientMessageOf<P>>(frame)?;
-                let client = ClientId::of(process, session);
-                self.take_request(now, port, client, request, message, bytes);
-                if outbox.waiting_bytes() > WAITING_REPLY_BYTES_MAX {
-                    // Small requests can have large replies: the rest of the batch waits as well.
-                    self.after_events();
-                    self.wait_for_reader(outbox).await?;
-                    now = self.clock.now();
-                }
-            }
-            if !self.running.get() {
-                return Ok(());
-            }
-            self.after_events();
-            self.wait_for_reader(outbox).await?;
-            if !read_more(reader, buffer, &mut size, self.patience()).await? {
-                return Ok(());
-            }
-        }
-    }
-
-    fn take_request(
-        &self,
-        now: Now,
-        port: u32,
-        client: ClientId,
-        request: u64,
-        message: Result<ClientMessageOf<P>, wire::WireError>,
-        bytes: usize,
-    ) {
-        if !self.running.get() {
-            return;
-        }
-        let mut state = self.state.borrow_mut();
-        state.traffic.requests += 1;
-        state.traffic.request_bytes += (bytes + wire::HEADER_BYTES) as u64;
-        let result = match message {
-            Err(error) => {
-                tracing::info!(server = %self.name, %client, %error, "a malformed request");
-                state
-                    .node
-                    .refuse_unhandled(port, client, request, Code::Malformed);
-                Ok(())
-            }
-            // A request that was taken before is not refused: that would say that it had no effect.
-            Ok(_) if self.congestion.is_there() && state.node.is_new_request(client, request) => {
-                state
-                    .node
-                    .refuse_unhandled(port, client, request, Code::Overloaded);
-                Ok(())
-            }
-            Ok(message) => {
-                let _span = tracing::trace_span!("request", server = %self.name, %client, message = message.name()).entered();
-                state
-                    .node
-                    .client_message(now, port, client, request, message)
-            }
-        };
-        drop(state);
-        self.after_event(result);
-    }
-
-    /// Leaves a client's requests in the kernel while it does not read its replies.
-    async fn wait_for_reader(&self, outbox: &Rc<Outbox>) -> anyhow::Result<()> {
-        if outbox.waiting_bytes() > WAITING_REPLY_BYTES_MAX {
-            let patience =
-                Duration::from_millis(self.config.request_timeout_ms + self.config.idle_timeout_ms);
-            tokio::time::timeout(patience, outbox.emptied())
-                .await
-                .with_context(|| format!("the client has not read its replies for {patience:?}"))?;
-        }
-        anyhow::ensure!(
-            !outbox.is_closed(),
-            "the connection broke, or the client left too many replies unread"
-        );
-        Ok(())
-    }
+    // ---- Handshakes ----
 
     /// How long a caller may stop within a hello or a frame.
     fn patience(&self) -> Duration {
@@ -808,181 +603,6 @@ impl<P: Protocol> Host<P> {
             return "the caller's cluster has other servers than this one's, or other ids, places or roles of them: give both the same <connect_to>".to_owned();
         }
         String::new()
-    }
-
-    // ---- Servers ----
-
-    async fn accept_servers(self: Rc<Self>, listener: TcpListener) {
-        // Servers are few: twice their number covers reconnects, and the rest are strangers.
-        let connections_max = 64 + 2 * self.topology.members().len();
-        let connections = Rc::new(Cell::new(0));
-        let mut turning_away = false;
-        loop {
-            let stream = match listener.accept().await {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::warn!(server = %self.name, %error, "cannot accept a server");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                    continue;
-                }
-            };
-            let full = connections.get() >= connections_max;
-            if full && !turning_away {
-                tracing::warn!(server = %self.name, "{connections_max} connections on the server port: more are turned away");
-            }
-            turning_away = full;
-            if full {
-                continue;
-            }
-            connections.set(connections.get() + 1);
-            let (host, connections) = (self.clone(), connections.clone());
-            self.spawn(async move {
-                if let Err(reason) = host.serve_server(stream).await {
-                    tracing::info!(server = %host.name, "closed a server's connection: {reason:#}");
-                }
-                connections.set(connections.get() - 1);
-            });
-        }
-    }
-
-    async fn serve_server(self: &Rc<Self>, stream: TcpStream) -> anyhow::Result<()> {
-        prepare(&stream)?;
-        let (mut reader, writer) = stream.into_split();
-        let mut buffer = BytesMut::new();
-        let Some(hello) = self.read_hello(&mut reader, &mut buffer).await? else {
-            return Ok(());
-        };
-        let mut refusal = self.refusal(&hello);
-        let from = self.topology.find(&hello.server);
-        if from.is_none() || from == Some(self.me) {
-            refusal = format!("no server {:?} is a peer of {}", hello.server, self.name);
-        }
-        let outbox = Outbox::new(writer);
-        let mut taken = 0;
-        let mut generation = 0;
-        if let (Some(from), "") = (from, refusal.as_str()) {
-            match self.admit(from, hello.incarnation, &outbox) {
-                Ok(admitted) => (taken, generation) = admitted,
-                Err(error) => refusal = error.to_string(),
-            }
-        }
-        let welcome = Welcome {
-            magic: MAGIC,
-            incarnation: self.incarnation,
-            taken,
-            refusal: refusal.clone(),
-        };
-        wire::encode_handshake(&mut outbox.buffer.borrow_mut(), &welcome);
-        outbox.mark(&self.flusher);
-        let (Some(from), "") = (from, refusal.as_str()) else {
-            outbox.emptied().await;
-            anyhow::bail!("{refusal}");
-        };
-        let served = tokio::select! {
-            served = self.read_messages(&mut reader, &mut buffer, from, generation) => served,
-            () = outbox.drain() => Ok(()),
-        };
-        let inbound = &mut self.inbound.borrow_mut()[from.index()];
-        if inbound.generation == generation {
-            inbound.outbox = None;
-        }
-        served
-    }
-
-    /// A server calls: its former connection, should it still be there, is closed. Returns how many of its frames were
-    /// taken, and the number of the new connection.
-    fn admit(
-        &self,
-        from: ServerId,
-        incarnation: u64,
-        outbox: &Rc<Outbox>,
-    ) -> Result<(u64, u64), LinkError> {
-        if let Some(peer) = &self.peers[from.index()]
-            && let Resumed::Replaced { dropped } = peer.meet(incarnation)?
-        {
-            self.peer_replaced(from, incarnation, dropped);
-        }
-        let mut inbound = self.inbound.borrow_mut();
-        let inbound = &mut inbound[from.index()];
-        inbound.meet(incarnation);
-        inbound.connect(Some(outbox.clone()));
-        Ok((inbound.taken, inbound.generation))
-    }
-
-    /// The protocol is told before it gets anything from the new incarnation, and gets nothing more from the old one.
-    fn peer_replaced(&self, peer: ServerId, incarnation: u64, dropped: u64) {
-        tracing::warn!(server = %self.name, peer = %self.topology.member(peer).name, dropped, "a peer was replaced: messages for its former incarnation are dropped");
-        self.inbound.borrow_mut()[peer.index()].meet(incarnation);
-        self.with_node(|node, clock| node.peer_change(clock.now(), peer, PeerState::Replaced));
-    }
-
-    async fn read_messages(
-        &self,
-        reader: &mut OwnedReadHalf,
-        buffer: &mut BytesMut,
-        from: ServerId,
-        generation: u64,
-    ) -> anyhow::Result<()> {
-        let mut size = READ_BUFFER_BYTES_MIN;
-        let bytes_max = wire::wrapped_bytes_max(self.config.message_bytes_max);
-        loop {
-            let now = self.clock.now();
-            while let Some(frame) = wire::next_frame(buffer, bytes_max)? {
-                if !self.running.get()
-                    || self.inbound.borrow()[from.index()].generation != generation
-                {
-                    return Ok(());
-                }
-                let message = ServerMessageOf::<P>::decode(frame)?;
-                let _span = tracing::trace_span!("message", server = %self.name, %from, message = message.name()).entered();
-                let result = self
-                    .state
-                    .borrow_mut()
-                    .node
-                    .server_message(now, from, message);
-                self.inbound.borrow_mut()[from.index()].taken += 1;
-                self.after_event(result);
-            }
-            if !self.running.get() {
-                return Ok(());
-            }
-            self.after_events();
-            self.acknowledge(from);
-            if !read_more(reader, buffer, &mut size, self.patience()).await? {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Acknowledges once enough frames were taken; the rest waits for the idle timer.
-    fn acknowledge(&self, from: ServerId) {
-        let mut inbound = self.inbound.borrow_mut();
-        let inbound = &mut inbound[from.index()];
-        if inbound.taken - inbound.acknowledged >= ACK_EVERY_FRAMES {
-            self.send_ack(inbound);
-        } else if inbound.taken > inbound.acknowledged {
-            self.ack.notify_one();
-        }
-    }
-
-    fn send_ack(&self, inbound: &mut Inbound) {
-        if let Some(outbox) = &inbound.outbox {
-            wire::encode_ack(&mut outbox.buffer.borrow_mut(), inbound.taken);
-            outbox.mark(&self.flusher);
-            inbound.acknowledged = inbound.taken;
-        }
-    }
-
-    async fn acknowledge_when_idle(self: Rc<Self>) {
-        loop {
-            self.ack.notified().await;
-            tokio::time::sleep(Duration::from_millis(ACK_IDLE_MS)).await;
-            for inbound in self.inbound.borrow_mut().iter_mut() {
-                if inbound.taken > inbound.acknowledged {
-                    self.send_ack(inbound);
-                }
-            }
-        }
     }
 
     fn status(&self) -> ServerStatus {
