@@ -143,11 +143,10 @@ impl Site {
 impl Place {
     fn new(name: &str, configure: impl Fn(&mut NodeConfig)) -> Self {
         let mut config = NodeConfig::new(name);
-        (config.client_port, config.server_port, config.control_port) = (0, 0, 0);
         config.connector_sleep_time_ms = 1;
         config.flush = Flush::Adaptive;
         configure(&mut config);
-        let listeners = Listeners::bind(&config).expect("free ports");
+        let listeners = bind_ports_that_stay_free(&mut config);
         let address =
             |listener: &std::net::TcpListener| listener.local_addr().expect("it is bound");
         let (client, server, control) = (
@@ -155,8 +154,6 @@ impl Place {
             address(&listeners.server),
             address(&listeners.control),
         );
-        (config.client_port, config.server_port, config.control_port) =
-            (client.port(), server.port(), control.port());
         Place {
             config,
             listeners: Some(listeners),
@@ -166,6 +163,24 @@ impl Place {
             routes: Vec::new(),
         }
     }
+}
+
+/// Binds three ports below those that the system gives to outgoing connections: while a node is down, nobody takes its
+/// ports by chance.
+fn bind_ports_that_stay_free(config: &mut NodeConfig) -> Listeners {
+    static TRIED: AtomicUsize = AtomicUsize::new(0);
+    const FIRST: usize = 10_000;
+    const PORTS: usize = 20_000;
+    for _ in 0..PORTS {
+        // Programs that run beside each other begin at different ports.
+        let place = std::process::id() as usize * 97 + 3 * TRIED.fetch_add(1, Ordering::Relaxed);
+        let port = (FIRST + place % PORTS) as u16;
+        (config.client_port, config.server_port, config.control_port) = (port, port + 1, port + 2);
+        if let Ok(listeners) = Listeners::bind(config) {
+            return listeners;
+        }
+    }
+    panic!("no three ports in a row are free from {FIRST} on");
 }
 
 /// A node that runs. To drop it is to lose it: its sockets close and nothing is said.
