@@ -6,7 +6,7 @@
 //!
 //! - [`wire`]: frames and handshakes (pure)
 //! - [`link`]: reliable FIFO between two servers (pure); `peer`: its connection
-//! - [`host`]: a node with its listeners; `control`, [`status`]: its control port
+//! - [`host`]: a node with its listeners, and in rooms of their own its `clients` and `servers`; `control`, [`status`]: its control port
 //! - [`pool`]: the client side: many sessions, one connection per server
 //! - [`cluster`]: a whole cluster in this process
 //! - [`fuzz`]: entry points for fuzzers
