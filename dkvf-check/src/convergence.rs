@@ -1,8 +1,8 @@
 //! Do all replicas answer alike once writing has stopped?
 
-use crate::history::{History, Kind, SiteId};
-use crate::key_view::{INITIAL, KeyView, Problem, Step, check_keys};
-use crate::sessions::Evidence;
+use crate::check::{Evidence, Options};
+use crate::history::{History, SiteId};
+use crate::key_view::{INITIAL, KeyView, Kind, Problem, Step, check_keys};
 use crate::verdict::{AnomalyKind, Verdict};
 
 /// Judges the final reads of a history.
@@ -17,18 +17,20 @@ use crate::verdict::{AnomalyKind, Verdict};
 /// Unknown when a site of [`History::sites`] did not answer for a key that
 /// occurs in the history. Whether delivery had finished before the final reads
 /// is for whoever records them to see to. Time is O(n log n) in the operations.
-pub fn convergence(history: &History, evidence: Evidence) -> Verdict {
+pub(crate) fn check(history: &History, options: &Options) -> Verdict {
     let quiet_us = history
         .operations()
         .iter()
-        .filter(|op| op.kind == Kind::Write)
-        .map(|op| op.complete_us.unwrap_or(op.invoke_us))
+        .enumerate()
+        .filter(|(_, op)| op.action.is_write())
+        .map(|(id, _)| history.transaction_of(id))
+        .map(|transaction| transaction.complete_us.unwrap_or(transaction.invoke_us))
         .max()
         .unwrap_or(0);
-    check_keys(history, |view| check(view, quiet_us, evidence))
+    check_keys(history, |view| check_key(view, quiet_us, options.evidence))
 }
 
-fn check(view: &KeyView, quiet_us: u64, evidence: Evidence) -> Result<(), Problem> {
+fn check_key(view: &KeyView, quiet_us: u64, evidence: Evidence) -> Result<(), Problem> {
     let answers = final_reads(view, quiet_us)?;
     let Some(&(_, first)) = answers.first() else {
         return Ok(());
@@ -53,13 +55,12 @@ fn check(view: &KeyView, quiet_us: u64, evidence: Evidence) -> Result<(), Proble
 
 /// The final read at every site, in the order of [`History::sites`].
 fn final_reads(view: &KeyView, quiet_us: u64) -> Result<Vec<(SiteId, Step)>, Problem> {
-    let operations = view.history.operations();
     let mut finals: Vec<Option<Step>> = vec![None; view.history.sites().len()];
     for &step in view.steps() {
-        let op = &operations[step.op];
+        let op = view.history.transaction_of(step.op);
         if step.kind == Kind::Read && op.invoke_us >= quiet_us {
             let last = &mut finals[op.site.index()];
-            if last.is_none_or(|last| operations[last.op].invoke_us <= op.invoke_us) {
+            if last.is_none_or(|last| view.history.transaction_of(last.op).invoke_us <= op.invoke_us) {
                 *last = Some(step);
             }
         }
@@ -75,7 +76,7 @@ fn final_reads(view: &KeyView, quiet_us: u64) -> Result<Vec<(SiteId, Step)>, Pro
     Ok(finals
         .into_iter()
         .flatten()
-        .map(|read| (operations[read.op].site, read))
+        .map(|read| (view.history.transaction_of(read.op).site, read))
         .collect())
 }
 

@@ -24,13 +24,10 @@ impl Interner {
     ///
     /// When more than `u32::MAX` different strings are added.
     pub(crate) fn intern(&mut self, string: &[u8]) -> u32 {
-        let hash = xxh3_64(string);
-        let found = self
-            .table
-            .find(hash, |&id| slice(&self.bytes, &self.ends, id) == string);
-        if let Some(&id) = found {
+        if let Some(id) = self.find(string) {
             return id;
         }
+        let hash = xxh3_64(string);
         let id = u32::try_from(self.ends.len()).expect("fewer than 2^32 strings");
         self.bytes.extend_from_slice(string);
         self.ends.push(self.bytes.len());
@@ -40,9 +37,20 @@ impl Interner {
         id
     }
 
+    /// The number of `string` if it was seen before.
+    pub(crate) fn find(&self, string: &[u8]) -> Option<u32> {
+        let equal = |&id: &u32| slice(&self.bytes, &self.ends, id) == string;
+        self.table.find(xxh3_64(string), equal).copied()
+    }
+
     /// The string numbered `id`.
     pub(crate) fn get(&self, id: u32) -> &[u8] {
         slice(&self.bytes, &self.ends, id)
+    }
+
+    /// About how much memory it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.capacity() + 8 * self.ends.capacity() + 5 * self.table.capacity()
     }
 
     /// How many different strings were added.

@@ -1,8 +1,8 @@
 //! One key of a history after the pre-pass that all models share: what counts
 //! as written, who read what, and whether the values make sense at all.
 
-use crate::history::{History, KeyId, Kind, OpId, Operation, Outcome, ValueId};
-use crate::sessions::Evidence;
+use crate::history::{Action, History, KeyId, OpId, Outcome, ValueId};
+use crate::check::Evidence;
 use crate::verdict::{Anomaly, AnomalyKind, Verdict};
 
 /// Why a key does not satisfy a model.
@@ -17,6 +17,26 @@ pub(crate) type Node = u32;
 
 /// The version that precedes every write.
 pub(crate) const INITIAL: Node = 0;
+
+/// Whether an operation reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Read,
+    Write,
+}
+
+/// What an operation on a register does, and the value it reads or writes.
+fn effect(history: &History, op: OpId) -> (Kind, Option<ValueId>) {
+    match history.operations()[op].action {
+        Action::Read(value) => (Kind::Read, value),
+        Action::Write(value) => (Kind::Write, value),
+        Action::Append(value) => (Kind::Write, Some(value)),
+        Action::Cas { new, .. } => (Kind::Write, new),
+        Action::ReadList(_) | Action::Scan(_) | Action::Acquire | Action::Release => {
+            (Kind::Read, None)
+        }
+    }
+}
 
 /// An operation that counts: a successful read or a committed write.
 #[derive(Clone, Copy)]
@@ -47,14 +67,16 @@ pub(crate) fn check_keys(
     history: &History,
     check: impl Fn(&KeyView) -> Result<(), Problem>,
 ) -> Verdict {
-    if let Some(reason) = history.incomplete() {
-        return Verdict::Unknown(format!("the history is incomplete: {reason}"));
-    }
     let operations = history.operations();
     let mut order: Vec<OpId> = (0..operations.len()).collect();
     order.sort_unstable_by_key(|&id| {
-        let op = &operations[id];
-        (op.key, op.session, op.invoke_us, id)
+        let transaction = history.transaction_of(id);
+        (
+            operations[id].key,
+            transaction.session,
+            transaction.invoke_us,
+            id,
+        )
     });
 
     let mut anomalies = Vec::new();
@@ -82,15 +104,14 @@ impl<'h> KeyView<'h> {
     /// The view of the key that the operations `ids` share; they are sorted by
     /// session and program order.
     fn new(history: &'h History, ids: &[OpId]) -> Result<Self, Problem> {
-        let operations = history.operations();
-        let key = operations[ids[0]].key;
+        let key = history.operations()[ids[0]].key;
         let mut writes: Vec<Write> = ids
             .iter()
-            .filter(|&&op| operations[op].kind == Kind::Write)
+            .filter(|&&op| effect(history, op).0 == Kind::Write)
             .map(|&op| Write {
-                value: operations[op].value,
+                value: effect(history, op).1,
                 op,
-                committed: operations[op].outcome == Outcome::Ok,
+                committed: history.transaction_of(op).outcome == Outcome::Ok,
             })
             .collect();
         writes.sort_unstable_by_key(|write| (write.value, write.op));
@@ -103,7 +124,7 @@ impl<'h> KeyView<'h> {
         view.require_unique_values()?;
 
         for &op in ids {
-            if is_ok_read(&operations[op]) {
+            if is_ok_read(history, op) {
                 let node = view.node_read_by(op)?;
                 if node != INITIAL {
                     view.writes[node as usize - 1].committed = true;
@@ -111,10 +132,10 @@ impl<'h> KeyView<'h> {
             }
         }
         for &op in ids {
-            let kind = operations[op].kind;
-            let node = view.find(operations[op].value);
+            let (kind, value) = effect(history, op);
+            let node = view.find(value);
             let counts = match kind {
-                Kind::Read => operations[op].outcome == Outcome::Ok,
+                Kind::Read => is_ok_read(history, op),
                 Kind::Write => node.is_some_and(|node| view.is_committed(node)),
             };
             if let (true, Some(node)) = (counts, node) {
@@ -144,7 +165,7 @@ impl<'h> KeyView<'h> {
     }
 
     fn node_read_by(&self, read: OpId) -> Result<Node, Problem> {
-        let value = self.history.operations()[read].value;
+        let (_, value) = effect(self.history, read);
         let text = self.history.value_text(value);
         let Some(node) = self.find(value) else {
             return Err(self.anomaly(
@@ -154,7 +175,7 @@ impl<'h> KeyView<'h> {
             ));
         };
         match self.write(node) {
-            Some(write) if self.history.operations()[write].outcome == Outcome::Fail => Err(self
+            Some(write) if self.history.transaction_of(write).outcome == Outcome::Fail => Err(self
                 .anomaly(
                     AnomalyKind::AbortedRead,
                     vec![write, read],
@@ -177,7 +198,7 @@ impl<'h> KeyView<'h> {
 
     /// The counted operations, one slice per session, each in program order.
     pub(crate) fn sessions(&self) -> impl Iterator<Item = &[Step]> {
-        let session = |step: &Step| self.history.operations()[step.op].session;
+        let session = |step: &Step| self.history.transaction_of(step.op).session;
         self.steps.chunk_by(move |a, b| session(a) == session(b))
     }
 
@@ -203,7 +224,7 @@ impl<'h> KeyView<'h> {
     pub(crate) fn text(&self, node: Node) -> String {
         let value = self
             .write(node)
-            .and_then(|op| self.history.operations()[op].value);
+            .and_then(|op| effect(self.history, op).1);
         self.history.value_text(value)
     }
 
@@ -278,6 +299,6 @@ impl<'h> KeyView<'h> {
     }
 }
 
-fn is_ok_read(op: &Operation) -> bool {
-    op.kind == Kind::Read && op.outcome == Outcome::Ok
+fn is_ok_read(history: &History, op: OpId) -> bool {
+    effect(history, op).0 == Kind::Read && history.transaction_of(op).outcome == Outcome::Ok
 }

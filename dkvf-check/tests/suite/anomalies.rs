@@ -1,10 +1,19 @@
 //! For each anomaly a history that has it and a neighbour that has not.
 
-use crate::common::{Script, changed};
-use dkvf_check::{
-    AnomalyKind, Evidence, History, Kind, Model, OpId, Outcome, Verdict, convergence,
-    monotonic_reads, read_your_writes,
-};
+use crate::common::{Script, changed, value};
+use dkvf_check::{Action, AnomalyKind, Evidence, History, Model, OpId, Options, Outcome, Verdict};
+
+fn convergence(history: &History, evidence: Evidence) -> Verdict {
+    Model::Convergence.check(history, &Options::with(evidence))
+}
+
+fn monotonic_reads(history: &History, evidence: Evidence) -> Verdict {
+    Model::MonotonicReads.check(history, &Options::with(evidence))
+}
+
+fn read_your_writes(history: &History, evidence: Evidence) -> Verdict {
+    Model::ReadYourWrites.check(history, &Options::with(evidence))
+}
 
 fn script(write: impl FnOnce(&mut Script)) -> History {
     let mut script = Script::default();
@@ -14,10 +23,8 @@ fn script(write: impl FnOnce(&mut Script)) -> History {
 
 /// The history with the versions that each value is said to have.
 fn with_versions(history: &History, versions: &[(&str, u128)]) -> History {
-    changed(history, |id, op| {
-        let text = history.operations()[id]
-            .value
-            .map(|value| history.value(value));
+    changed(history, |_, _, op| {
+        let text = value(op).map(|value| history.value(value));
         op.version = versions
             .iter()
             .find(|(value, _)| Some(value.as_bytes()) == text)
@@ -26,9 +33,9 @@ fn with_versions(history: &History, versions: &[(&str, u128)]) -> History {
 }
 
 fn with_outcome(history: &History, changed_id: OpId, outcome: Outcome) -> History {
-    changed(history, |id, op| {
+    changed(history, |id, transaction, _| {
         if id == changed_id {
-            op.outcome = outcome;
+            transaction.outcome = outcome;
         }
     })
 }
@@ -64,14 +71,14 @@ fn a_value_that_nobody_wrote_is_thin_air() {
     });
     for model in Model::ALL {
         assert_violated(
-            &model.check(&history, Evidence::Auto),
+            &model.check(&history, &Options::default()),
             AnomalyKind::ThinAirRead,
             &[1],
         );
     }
     // The same value on another key does not explain it.
     let mut elsewhere = Script { history };
-    elsewhere.op(3, "", Kind::Write, "y", "b");
+    elsewhere.write(3, "", "y", "b");
     history = elsewhere.history;
     assert_violated(
         &read_your_writes(&history, Evidence::Auto),
@@ -151,14 +158,17 @@ fn an_own_write_is_missed_when_the_version_order_says_so() {
     );
     let told = with_versions(&history, &[("old", 1), ("new", 2)]);
     let verdict = read_your_writes(&told, Evidence::Auto);
-    assert_violated(&verdict, AnomalyKind::OwnWriteMissed, &[1, 2]);
+    assert_violated(&verdict, AnomalyKind::OwnWriteMissed, &[1, 2, 0]);
     assert_eq!(
         verdict.explain(&told).to_string(),
         "violated\n\
          own-write-missed on key x\n  \
          #1 session 1 wrote x = new (version 0x2) [10..15 us]\n  \
          #2 session 1 read x = old (version 0x1) [20..25 us]\n  \
-         because session 1 had written new (#1) before it read old (#2), which is older"
+         #0 session 2 wrote x = old (version 0x1) [0..5 us]\n  \
+         #1 < #2, because #2 comes later in session 1\n  \
+         however, #2 < #1, because #1 wrote a newer version of x than the one that #2 read, \
+         as the protocol reports: a contradiction"
     );
     assert_eq!(
         read_your_writes(&told, Evidence::BlackBox),
@@ -187,12 +197,11 @@ fn two_sessions_that_each_miss_their_own_write_contradict_each_other() {
     let mut operations = anomalies[0].operations.clone();
     operations.sort_unstable();
     assert_eq!(operations, [0, 1, 2, 3]);
-    assert_eq!(anomalies[0].because.len(), 2);
+    assert_eq!(anomalies[0].because.len(), 4);
     let text = verdict.explain(&history).to_string();
     assert!(
-        text.contains(
-            "a is older than b, because session 1 had written a (#0) before it read b (#2)"
-        )
+        text.contains("#0 < #1, because #2 read what #1 wrote to x although it comes after #0"),
+        "{text}"
     );
     assert!(text.ends_with(": a contradiction"), "{text}");
 
@@ -240,9 +249,7 @@ fn many_own_writes_before_a_foreign_read_all_precede_it() {
     assert_eq!(verdict.name(), "violated");
     let text = verdict.explain(&history).to_string();
     assert!(
-        text.contains(
-            "a is older than c, because session 1 had written a (#0) before it read c (#2)"
-        ),
+        text.contains("#0 < #3, because #2 read what #3 wrote to x although it comes after #0"),
         "{text}"
     );
     // Reading an own write afterwards is no contradiction: the foreign one
@@ -274,9 +281,7 @@ fn own_writes_after_an_own_read_are_remembered_too() {
     assert_eq!(verdict.name(), "violated");
     let text = verdict.explain(&history).to_string();
     assert!(
-        text.contains(
-            "e is older than d, because session 3 had written e (#6) before it read d (#8)"
-        ),
+        text.contains("#6 < #5, because #8 read what #5 wrote to x although it comes after #6"),
         "{text}"
     );
 }
@@ -312,7 +317,7 @@ fn an_unknown_write_binds_its_session_only_once_it_was_read() {
 fn keys_do_not_mix() {
     let history = script(|s| {
         s.w(1, "a");
-        s.op(1, "", Kind::Read, "y", "");
+        s.read(1, "", "y", "");
     });
     assert_eq!(
         read_your_writes(&history, Evidence::Auto),
@@ -338,7 +343,7 @@ fn the_initial_version_after_a_written_one_is_a_violation() {
         assert_violated(
             &monotonic_reads(history, Evidence::Auto),
             AnomalyKind::NonMonotonicRead,
-            &[2, 3],
+            &[0, 2, 3],
         );
     }
     assert_eq!(
@@ -362,14 +367,14 @@ fn going_back_to_a_version_left_behind_is_a_violation() {
     };
     let mut operations = anomalies[0].operations.clone();
     operations.sort_unstable();
-    assert_eq!(operations, [2, 3, 4]);
+    assert_eq!(operations, [0, 1, 2, 3, 4]);
     assert_violated(
         &monotonic_reads(
             &with_versions(&history, &[("a", 1), ("b", 2)]),
             Evidence::Auto,
         ),
         AnomalyKind::NonMonotonicRead,
-        &[3, 4],
+        &[1, 3, 4, 0],
     );
 }
 
@@ -390,11 +395,11 @@ fn sessions_that_see_two_writes_in_both_orders_contradict_each_other() {
             Evidence::WhiteBox,
         ),
         AnomalyKind::NonMonotonicRead,
-        &[4, 5],
+        &[1, 4, 5, 0],
     );
-    let same_order = changed(&history, |id, op| {
+    let same_order = changed(&history, |id, _, op| {
         if let 4 | 5 = id {
-            op.value = history.operations()[id - 2].value;
+            op.action = history.operations()[id - 2].action;
         }
     });
     assert_eq!(
@@ -409,11 +414,11 @@ fn the_order_within_a_session_is_that_of_time_not_of_the_file() {
     s.w(2, "a");
     let late = s.r(1, "a");
     let early = s.r(1, "");
-    let swapped = changed(&s.history, |id, op| {
+    let swapped = changed(&s.history, |id, transaction, _| {
         if id == late {
-            op.invoke_us = 100;
+            transaction.invoke_us = 100;
         } else if id == early {
-            op.invoke_us = 50;
+            transaction.invoke_us = 50;
         }
     });
     assert_eq!(
@@ -428,49 +433,49 @@ fn the_order_within_a_session_is_that_of_time_not_of_the_file() {
 
 // Evidence.
 
-#[test]
-fn contradictory_witnesses_leave_the_verdict_open() {
-    let history = script(|s| {
+/// Two versions of one key, both of which were read.
+fn two_versions() -> History {
+    script(|s| {
         s.w(1, "a");
-        s.r(2, "a");
-    });
-    let history = changed(&history, |id, op| op.version = Some(id as u128));
-    assert_unknown(
-        &monotonic_reads(&history, Evidence::Auto),
-        "reported with two versions, 0x0 and 0x1",
-    );
-    assert_eq!(
-        monotonic_reads(&history, Evidence::BlackBox),
-        Verdict::Satisfied
-    );
+        s.w(2, "b");
+        s.r(3, "a");
+        s.r(4, "b");
+    })
 }
 
 #[test]
-fn two_values_of_one_version_leave_the_verdict_open() {
-    let history = script(|s| {
-        s.w(1, "a");
-        s.w(2, "b");
-    });
-    let history = with_versions(&history, &[("a", 7), ("b", 7)]);
+fn contradictory_witnesses_leave_a_white_box_verdict_open() {
+    let history = changed(&two_versions(), |id, _, op| op.version = Some(id as u128));
     assert_unknown(
-        &monotonic_reads(&history, Evidence::Auto),
+        &monotonic_reads(&history, Evidence::WhiteBox),
+        "one version of key x is reported as 0x0 (#0) and as 0x2 (#2)",
+    );
+    for evidence in [Evidence::Auto, Evidence::BlackBox] {
+        assert_eq!(monotonic_reads(&history, evidence), Verdict::Satisfied);
+    }
+}
+
+#[test]
+fn two_values_of_one_version_leave_a_white_box_verdict_open() {
+    let history = with_versions(&two_versions(), &[("a", 7), ("b", 7)]);
+    assert_unknown(
+        &monotonic_reads(&history, Evidence::WhiteBox),
         "same version 0x7",
     );
 }
 
 #[test]
 fn white_box_evidence_asks_for_every_version() {
-    let history = script(|s| {
-        s.w(1, "a");
-        s.r(2, "a");
-    });
+    let history = two_versions();
     assert_unknown(
         &monotonic_reads(&history, Evidence::WhiteBox),
-        "the version of value a of key x is not known",
+        "the version of key x that #0 wrote is not known",
     );
-    let by_reader = changed(&history, |id, op| op.version = (id == 1).then_some(5));
+    let by_readers = changed(&history, |id, _, op| {
+        op.version = (id >= 2).then_some(id as u128);
+    });
     assert_eq!(
-        monotonic_reads(&by_reader, Evidence::WhiteBox),
+        monotonic_reads(&by_readers, Evidence::WhiteBox),
         Verdict::Satisfied,
         "one witness is enough"
     );
@@ -484,7 +489,10 @@ fn an_incomplete_history_is_never_judged() {
     });
     history.mark_incomplete("the recorder was full after 2 operations");
     for model in Model::ALL {
-        assert_unknown(&model.check(&history, Evidence::Auto), "recorder was full");
+        assert_unknown(
+            &model.check(&history, &Options::default()),
+            "recorder was full",
+        );
     }
 }
 
@@ -493,10 +501,10 @@ fn an_incomplete_history_is_never_judged() {
 /// Two sites, one write at dc1, final reads with the given answers.
 fn finals(dc1: &str, dc2: &str) -> History {
     script(|s| {
-        s.op(1, "dc1", Kind::Write, "x", "a");
-        s.op(2, "dc2", Kind::Write, "x", "b");
-        s.op(1, "dc1", Kind::Read, "x", dc1);
-        s.op(2, "dc2", Kind::Read, "x", dc2);
+        s.write(1, "dc1", "x", "a");
+        s.write(2, "dc2", "x", "b");
+        s.read(1, "dc1", "x", dc1);
+        s.read(2, "dc2", "x", dc2);
     })
 }
 
@@ -532,9 +540,9 @@ fn an_acknowledged_write_must_survive() {
         AnomalyKind::LostWrite,
         &[0, 2],
     );
-    let unknown = changed(&history, |_, op| {
-        if op.kind == Kind::Write {
-            op.outcome = Outcome::Info;
+    let unknown = changed(&history, |_, transaction, op| {
+        if let Action::Write(_) = op.action {
+            transaction.outcome = Outcome::Info;
         }
     });
     assert_eq!(
@@ -543,10 +551,10 @@ fn an_acknowledged_write_must_survive() {
         "writes of unknown outcome may never have happened"
     );
     let mut seen = Script { history: unknown };
-    let read = seen.op(3, "dc1", Kind::Read, "x", "b");
-    let seen_early = changed(&seen.history, |id, op| {
+    let read = seen.read(3, "dc1", "x", "b");
+    let seen_early = changed(&seen.history, |id, transaction, _| {
         if id == read {
-            op.invoke_us = 12;
+            transaction.invoke_us = 12;
         }
     });
     assert_violated(
@@ -583,12 +591,12 @@ fn every_site_must_answer_for_every_key() {
     let mut s = Script {
         history: finals("a", "a"),
     };
-    s.op(1, "dc1", Kind::Read, "y", "");
+    s.read(1, "dc1", "y", "");
     assert_unknown(
         &convergence(&s.history, Evidence::Auto),
         "site \"dc2\" did not answer a read of key y",
     );
-    s.op(2, "dc2", Kind::Read, "y", "");
+    s.read(2, "dc2", "y", "");
     assert_eq!(convergence(&s.history, Evidence::Auto), Verdict::Satisfied);
 }
 
@@ -597,15 +605,15 @@ fn only_reads_after_the_last_write_are_final_and_the_last_one_counts() {
     let mut s = Script {
         history: finals("a", "b"),
     };
-    s.op(1, "dc1", Kind::Read, "x", "b");
+    s.read(1, "dc1", "x", "b");
     assert_eq!(
         convergence(&s.history, Evidence::Auto),
         Verdict::Satisfied,
         "dc1 caught up"
     );
-    s.op(1, "dc1", Kind::Write, "y", "c");
-    s.op(1, "dc1", Kind::Read, "y", "c");
-    s.op(2, "dc2", Kind::Read, "y", "c");
+    s.write(1, "dc1", "y", "c");
+    s.read(1, "dc1", "y", "c");
+    s.read(2, "dc2", "y", "c");
     assert_unknown(
         &convergence(&s.history, Evidence::Auto),
         "site \"dc1\" did not answer a read of key x after the last write",
@@ -616,8 +624,8 @@ fn only_reads_after_the_last_write_are_final_and_the_last_one_counts() {
 fn anomalies_are_named_up_to_a_bound() {
     let history = script(|s| {
         for key in 0..100 {
-            s.op(1, "", Kind::Write, &key.to_string(), "a");
-            s.op(1, "", Kind::Read, &key.to_string(), "");
+            s.write(1, "", &key.to_string(), "a");
+            s.read(1, "", &key.to_string(), "");
         }
     });
     match read_your_writes(&history, Evidence::Auto) {

@@ -3,10 +3,9 @@
 //! The oracle tries every order of the committed writes of a key. It shares no
 //! code with the checkers, not even the pre-pass.
 
-use crate::common::changed;
+use crate::common::{changed, value};
 use dkvf_check::{
-    Evidence, History, Kind, Operation, Outcome, ValueId, Verdict, monotonic_reads,
-    read_your_writes,
+    Action, Evidence, History, Model, Operation, Options, Outcome, Transaction, ValueId, Verdict,
 };
 
 const HISTORIES: u64 = 6_000;
@@ -31,73 +30,78 @@ fn random_history(seed: u64) -> History {
     let sessions = 1 + random.below(4);
     let length = 2 + random.below(11);
     let writes_of_ten = 2 + random.below(6);
-    let kinds: Vec<bool> = (0..length)
-        .map(|_| random.below(10) < writes_of_ten)
-        .collect();
     let mut history = History::default();
     let site = history.site_id("");
     let key = history.key_id(b"x");
 
     let mut writes = 0;
     let mut readable = Vec::new();
-    let mut operations = Vec::new();
-    for (invoke_us, &is_write) in (0..).zip(&kinds) {
+    let mut steps = Vec::new();
+    for invoke_us in 0..length {
         let outcome = match random.below(12) {
             0 => Outcome::Fail,
             1 => Outcome::Info,
             _ => Outcome::Ok,
         };
         // Five writes are 120 orders: enough to be interesting.
-        let kind = if is_write && writes < 5 {
-            Kind::Write
-        } else {
-            Kind::Read
-        };
-        let mut value = None;
-        if kind == Kind::Write {
+        let is_write = random.below(10) < writes_of_ten && writes < 5;
+        let written = is_write.then(|| {
             writes += 1;
-            let written = history.value_id(format!("v{writes}").as_bytes());
-            value = Some(written);
-            if outcome != Outcome::Fail {
-                readable.push(written);
-            }
+            history.value_id(format!("v{writes}").as_bytes())
+        });
+        if outcome != Outcome::Fail {
+            readable.extend(written);
         }
         let session = u32::try_from(random.below(sessions)).unwrap();
-        operations.push(Operation {
+        let transaction = Transaction {
             process: session,
             session,
             site,
-            kind,
-            key,
-            value,
-            version: None,
             invoke_us,
             complete_us: Some(invoke_us),
             outcome,
-        });
+        };
+        steps.push((transaction, written));
     }
-    for mut operation in operations {
-        if operation.kind == Kind::Read {
-            let choice = random.below(readable.len() as u64 * 4 + 1) as usize;
-            operation.value = readable.get(choice % (readable.len() + 1)).copied();
-        }
-        history.push(operation);
+    for (transaction, written) in steps {
+        let action = match written {
+            Some(_) => Action::Write(written),
+            None => {
+                let choice = random.below(readable.len() as u64 * 4 + 1) as usize;
+                Action::Read(readable.get(choice % (readable.len() + 1)).copied())
+            }
+        };
+        let operation = Operation {
+            key,
+            action,
+            version: None,
+        };
+        history.push(transaction, [operation]);
     }
     history
 }
 
+/// Transactions of one operation with that operation, in program order.
+fn steps(history: &History) -> Vec<(&Transaction, &Operation)> {
+    history
+        .transactions()
+        .iter()
+        .zip(history.operations())
+        .collect()
+}
+
 /// Acknowledged writes, and unknown ones that a successful read returned.
 fn committed(history: &History) -> Vec<ValueId> {
-    let operations = history.operations();
-    let was_read = |value| {
-        operations
-            .iter()
-            .any(|op| op.kind == Kind::Read && op.outcome == Outcome::Ok && op.value == Some(value))
+    let steps = steps(history);
+    let was_read = |written| {
+        steps.iter().any(|(transaction, op)| {
+            transaction.outcome == Outcome::Ok && op.action == Action::Read(Some(written))
+        })
     };
-    operations
+    steps
         .iter()
-        .filter(|op| op.kind == Kind::Write)
-        .filter_map(|op| Some((op.outcome, op.value?)))
+        .filter(|(_, op)| op.action.is_write())
+        .filter_map(|(transaction, op)| Some((transaction.outcome, value(op)?)))
         .filter(|&(outcome, value)| match outcome {
             Outcome::Ok => true,
             Outcome::Info => was_read(value),
@@ -124,43 +128,45 @@ fn orders(values: &[ValueId]) -> Vec<Vec<ValueId>> {
 
 /// The definition: in the order, every value that a read must take into account
 /// is the one it returned or comes before it.
-fn allowed(history: &History, order: &[ValueId], remembered: Kind) -> bool {
+fn allowed(history: &History, order: &[ValueId], remembers_writes: bool) -> bool {
     // The initial version comes before all, place 0.
     let place = |value: Option<ValueId>| match value {
         None => Some(0),
         Some(value) => order.iter().position(|&v| v == value).map(|i| i + 1),
     };
-    let operations = history.operations();
-    operations.iter().enumerate().all(|(i, read)| {
-        if read.kind != Kind::Read || read.outcome != Outcome::Ok {
+    let steps = steps(history);
+    steps.iter().enumerate().all(|(i, (transaction, read))| {
+        if read.action.is_write() || transaction.outcome != Outcome::Ok {
             return true;
         }
-        operations[..i]
+        steps[..i]
             .iter()
-            .filter(|op| op.session == read.session && op.kind == remembered)
-            .filter(|op| op.kind == Kind::Write || op.outcome == Outcome::Ok)
-            .filter_map(|op| place(op.value))
-            .all(|known| Some(known) <= place(read.value))
+            .filter(|(earlier, op)| {
+                earlier.session == transaction.session && op.action.is_write() == remembers_writes
+            })
+            .filter(|(earlier, op)| op.action.is_write() || earlier.outcome == Outcome::Ok)
+            .filter_map(|(_, op)| place(value(op)))
+            .all(|known| Some(known) <= place(value(read)))
     })
 }
 
 fn with_order(history: &History, order: &[ValueId]) -> History {
-    changed(history, |id, op| {
-        let value = history.operations()[id].value;
+    changed(history, |_, _, op| {
         op.version = order
             .iter()
-            .position(|&v| Some(v) == value)
+            .position(|&v| Some(v) == value(op))
             .map(|place| place as u128 + 100);
     })
 }
 
-fn compare_with_oracle(check: fn(&History, Evidence) -> Verdict, remembered: Kind) {
+fn compare_with_oracle(model: Model, remembers_writes: bool) {
+    let check = |history: &History, evidence| model.check(history, &Options::with(evidence));
     let mut violations = 0;
     for seed in 0..HISTORIES {
         let history = random_history(seed);
         let mut any_order_allowed = false;
         for order in orders(&committed(&history)) {
-            let is_allowed = allowed(&history, &order, remembered);
+            let is_allowed = allowed(&history, &order, remembers_writes);
             any_order_allowed |= is_allowed;
             let verdict = check(&with_order(&history, &order), Evidence::WhiteBox);
             assert_eq!(
@@ -179,7 +185,7 @@ fn compare_with_oracle(check: fn(&History, Evidence) -> Verdict, remembered: Kin
         );
         if let Verdict::Violated(anomalies) = &verdict {
             violations += 1;
-            assert_counterexample_stands_alone(&history, &anomalies[0].operations, check);
+            assert_counterexample_stands_alone(&history, &anomalies[0].operations, model);
         }
     }
     let share = violations * 100 / HISTORIES;
@@ -191,29 +197,25 @@ fn compare_with_oracle(check: fn(&History, Evidence) -> Verdict, remembered: Kin
 
 /// The operations of a counterexample, with the writes they speak of, are a
 /// violation of their own.
-fn assert_counterexample_stands_alone(
-    history: &History,
-    operations: &[usize],
-    check: fn(&History, Evidence) -> Verdict,
-) {
-    let alone = changed(history, |id, op| {
-        match (op.kind, operations.contains(&id)) {
-            (Kind::Read, false) => op.outcome = Outcome::Info,
+fn assert_counterexample_stands_alone(history: &History, operations: &[usize], model: Model) {
+    let alone = changed(history, |id, transaction, op| {
+        match (op.action.is_write(), operations.contains(&id)) {
+            (false, false) => transaction.outcome = Outcome::Info,
             // An unknown write may count only for a read that is dropped here.
-            (Kind::Write, true) => op.outcome = Outcome::Ok,
+            (true, true) => transaction.outcome = Outcome::Ok,
             _ => {}
         }
     });
-    let verdict = check(&alone, Evidence::BlackBox);
+    let verdict = model.check(&alone, &Options::with(Evidence::BlackBox));
     assert_eq!(verdict.name(), "violated", "{}", verdict.explain(&alone));
 }
 
 #[test]
 fn read_your_writes_is_what_its_definition_says() {
-    compare_with_oracle(read_your_writes, Kind::Write);
+    compare_with_oracle(Model::ReadYourWrites, true);
 }
 
 #[test]
 fn monotonic_reads_is_what_its_definition_says() {
-    compare_with_oracle(monotonic_reads, Kind::Read);
+    compare_with_oracle(Model::MonotonicReads, false);
 }

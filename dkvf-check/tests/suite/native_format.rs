@@ -3,7 +3,7 @@
 use std::io::{BufReader, Cursor};
 
 use dkvf_check::native::{self, LINE_BYTES_MAX, ReadError};
-use dkvf_check::{About, History, Kind, Operation, Outcome};
+use dkvf_check::{About, Action, History, Operation, Outcome, Scan, Stamps, Transaction, TxnId, ValueId};
 use proptest::prelude::*;
 
 const HEADER: &str = r#"{"h":1,"clock":"virtual-us"}"#;
@@ -27,70 +27,118 @@ fn assert_malformed(result: Result<History, ReadError>, at: u64, part: &str) {
     }
 }
 
-/// What an operation says once names are resolved.
+/// What a transaction says once names are resolved.
 type Facts = (
     (u32, u32, String),
-    (Kind, Vec<u8>, Option<Vec<u8>>, Option<u128>),
+    Vec<(String, Option<u128>)>,
     (u64, Option<u64>, Outcome),
+    Option<Stamps>,
 );
 
 fn facts(history: &History) -> Vec<Facts> {
-    let mut operations: Vec<&Operation> = history.operations().iter().collect();
-    operations.sort_by_key(|op| (op.invoke_us, op.process));
-    operations
-        .into_iter()
-        .map(|op| {
-            let value = op.value.map(|value| history.value(value).to_vec());
+    let mut ids: Vec<TxnId> = (0..history.transactions().len()).collect();
+    ids.sort_by_key(|&id| {
+        let transaction = &history.transactions()[id];
+        (transaction.invoke_us, transaction.process)
+    });
+    ids.into_iter()
+        .map(|id| {
+            let transaction = &history.transactions()[id];
+            let site = history.site(transaction.site).to_owned();
+            let operations = history.operations_of(id).map(|op| {
+                let text = format!("{} {:?}", history.action_text(op), names(history, op));
+                (text, history.operations()[op].version)
+            });
             (
-                (op.process, op.session, history.site(op.site).to_owned()),
-                (op.kind, history.key(op.key).to_vec(), value, op.version),
-                (op.invoke_us, op.complete_us, op.outcome),
+                (transaction.process, transaction.session, site),
+                operations.collect(),
+                (transaction.invoke_us, transaction.complete_us, transaction.outcome),
+                history.stamps(id).cloned(),
             )
         })
         .collect()
 }
 
+/// The bytes that an operation names, which its text may show alike.
+fn names(history: &History, op: usize) -> Vec<Option<Vec<u8>>> {
+    let Operation { key, action, .. } = history.operations()[op];
+    let bytes = |value: Option<ValueId>| value.map(|value| history.value(value).to_vec());
+    let mut names = vec![Some(history.key(key).to_vec())];
+    match action {
+        Action::Read(value) | Action::Write(value) => names.push(bytes(value)),
+        Action::Cas { expected, new } => names.extend([bytes(expected), bytes(new)]),
+        Action::Append(value) => names.push(bytes(Some(value))),
+        Action::ReadList(list) => {
+            names.extend(history.list(list).iter().map(|&value| bytes(Some(value))));
+        }
+        Action::Acquire | Action::Release => {}
+        Action::Scan(scan) => {
+            let Scan { low, high, rows } = history.scan(scan);
+            names.extend([Some(low.clone()), high.clone()]);
+            for &(key, value) in rows {
+                names.extend([Some(history.key(key).to_vec()), bytes(Some(value))]);
+            }
+        }
+    }
+    names
+}
+
+#[derive(Clone, Debug)]
+struct DrawnOperation {
+    verb: u8,
+    key: Vec<u8>,
+    values: Vec<Vec<u8>>,
+    version: Option<u128>,
+}
+
 #[derive(Clone, Debug)]
 struct Drawn {
-    is_write: bool,
-    key: Vec<u8>,
-    value: Option<Vec<u8>>,
-    version: Option<u128>,
+    operations: Vec<DrawnOperation>,
+    stamps: Option<(Vec<u64>, Vec<u64>)>,
     gap_us: u64,
     takes_us: u64,
     outcome: Outcome,
     site: u8,
 }
 
-fn drawn() -> impl Strategy<Value = Drawn> {
-    let bytes = || {
-        prop_oneof![
-            "[a-z0-9\"\\\\ é\n-]{0,8}".prop_map(String::into_bytes),
-            proptest::collection::vec(any::<u8>(), 0..6),
-        ]
-    };
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        "[a-z0-9\"\\\\ é\n-]{0,8}".prop_map(String::into_bytes),
+        proptest::collection::vec(any::<u8>(), 0..6),
+    ]
+}
+
+fn drawn_operation() -> impl Strategy<Value = DrawnOperation> {
     let version = prop_oneof![
         (0..100_u128).prop_map(|v| v),
         any::<u128>(),
         Just((1 << 53) + 1)
     ];
+    let values = proptest::collection::vec(bytes(), 0..3);
+    let drawn = (0..8_u8, bytes(), values, proptest::option::of(version));
+    drawn.prop_map(|(verb, key, values, version)| DrawnOperation {
+        verb,
+        key,
+        values,
+        version,
+    })
+}
+
+fn drawn() -> impl Strategy<Value = Drawn> {
     let outcome = prop_oneof![Just(Outcome::Ok), Just(Outcome::Fail), Just(Outcome::Info)];
+    let stamp = || proptest::collection::vec(any::<u64>(), 0..3);
     (
-        any::<bool>(),
-        bytes(),
-        proptest::option::of(bytes()),
-        proptest::option::of(version),
+        proptest::collection::vec(drawn_operation(), 1..4),
+        proptest::option::of((stamp(), stamp())),
         0..3_u64,
         0..3_u64,
         outcome,
         0..3_u8,
     )
         .prop_map(
-            |(is_write, key, value, version, gap_us, takes_us, outcome, site)| Drawn {
-                is_write,
-                key,
-                value,
-                version,
+            |(operations, stamps, gap_us, takes_us, outcome, site)| Drawn {
+                operations,
+                stamps,
                 gap_us,
                 takes_us,
                 outcome,
@@ -99,40 +147,74 @@ fn drawn() -> impl Strategy<Value = Drawn> {
         )
 }
 
-/// Each list is one process, whose operations follow each other.
+fn action(history: &mut History, drawn: &DrawnOperation, outcome: Outcome) -> Action {
+    let values: Vec<ValueId> = drawn.values.iter().map(|value| history.value_id(value)).collect();
+    let value = |i: usize| values.get(i).copied();
+    let is_known = outcome == Outcome::Ok;
+    match (drawn.verb, value(0)) {
+        (0, Some(value)) => Action::Append(value),
+        (1, value) => Action::Write(value),
+        (2, expected) => Action::Cas {
+            expected,
+            new: value(1),
+        },
+        (3, _) => Action::Acquire,
+        (4, _) => Action::Release,
+        (5, _) => {
+            let rows = drawn.values.iter().zip(&values).filter(|_| is_known);
+            let rows = rows.map(|(end, &value)| {
+                let key = [&drawn.key[..], end].concat();
+                (history.key_id(&key), value)
+            });
+            let rows = rows.collect();
+            let scan = Scan {
+                low: drawn.key.clone(),
+                high: drawn.version.map(|_| [&drawn.key[..], &[0xff; 9]].concat()),
+                rows,
+            };
+            Action::Scan(history.scan_id(scan))
+        }
+        (6, _) if is_known => Action::ReadList(history.list_id(&values)),
+        (_, value) => Action::Read(value.filter(|_| is_known)),
+    }
+}
+
+/// Each list is one process, whose transactions follow each other.
 fn history(processes: Vec<Vec<Drawn>>, about: About) -> History {
     let mut history = History::new(about);
-    for (process, operations) in (0_u32..).zip(processes) {
+    for (process, transactions) in (0_u32..).zip(processes) {
         let mut now_us = 0;
-        for drawn in operations {
-            let kind = if drawn.is_write {
-                Kind::Write
-            } else {
-                Kind::Read
-            };
-            let value = match (kind, drawn.outcome) {
-                (Kind::Write, _) => drawn.value.or(Some(b"v".to_vec())),
-                (Kind::Read, Outcome::Ok) => drawn.value,
-                (Kind::Read, _) => None,
-            };
-            // Operations of one process and one microsecond have no order that
+        for drawn in transactions {
+            // Transactions of one process and one microsecond have no order that
             // `facts` could sort by, so they are kept apart.
             let invoke_us = now_us + 1 + drawn.gap_us;
             let complete_us = invoke_us + drawn.takes_us;
             now_us = complete_us;
-            let operation = Operation {
+            let transaction = Transaction {
                 process,
                 session: process / 2,
                 site: history.site_id(&format!("dc{}", drawn.site)),
-                kind,
-                key: history.key_id(&drawn.key),
-                value: value.map(|value| history.value_id(&value)),
-                version: drawn.version,
                 invoke_us,
                 complete_us: Some(complete_us),
                 outcome: drawn.outcome,
             };
-            history.push(operation);
+            let mut versions: std::collections::BTreeMap<Vec<u8>, Option<u128>> = Default::default();
+            let operations: Vec<Operation> = drawn
+                .operations
+                .iter()
+                .map(|operation| Operation {
+                    key: history.key_id(&operation.key),
+                    action: action(&mut history, operation, drawn.outcome),
+                    // The format names one version for each key of a transaction.
+                    version: *versions.entry(operation.key.clone()).or_insert(operation.version),
+                })
+                .collect();
+            let id = history.push(transaction, operations);
+            if let Some((start, commit)) = drawn.stamps
+                && !(start.is_empty() && commit.is_empty())
+            {
+                history.set_stamps(id, Stamps { start, commit });
+            }
         }
     }
     history
@@ -174,10 +256,10 @@ proptest! {
 #[test]
 fn the_layout_is_that_of_the_documentation() {
     let mut script = crate::common::Script::default();
-    script.op(3, "dc1", Kind::Write, "x", "3-1");
-    script.op(4, "dc2", Kind::Read, "x", "");
-    let history = crate::common::changed(&script.history, |id, op| {
-        op.version = (id == 0).then_some(1 << 60);
+    script.write(3, "dc1", "x", "3-1");
+    script.read(4, "dc2", "x", "");
+    let history = crate::common::changed(&script.history, |id, _, operation| {
+        operation.version = (id == 0).then_some(1 << 60);
     });
     let mut bytes = Vec::new();
     native::write(&history, &mut bytes).unwrap();
@@ -199,18 +281,17 @@ fn operations_that_take_no_time_stay_in_order() {
         script.w(i % 2, &i.to_string());
         script.r(i % 2, &i.to_string());
     }
-    let history = crate::common::changed(&script.history, |id, op| {
+    let history = crate::common::changed(&script.history, |id, transaction, _| {
         let now_us = id as u64 / 40;
-        (op.invoke_us, op.complete_us) = (now_us, Some(now_us));
+        (transaction.invoke_us, transaction.complete_us) = (now_us, Some(now_us));
     });
     let mut bytes = Vec::new();
     native::write(&history, &mut bytes).unwrap();
     let copy = read(&bytes).unwrap();
     let of_session = |history: &History, session| -> Vec<_> {
-        let operations = history.operations().iter();
-        let own = operations.filter(|op| op.session == session);
-        own.map(|op| (op.kind, history.value(op.value.unwrap()).to_vec()))
-            .collect()
+        let operations = 0..history.operations().len();
+        let own = operations.filter(|&op| history.transaction_of(op).session == session);
+        own.map(|op| history.action_text(op).to_string()).collect()
     };
     for session in 0..2 {
         assert_eq!(of_session(&copy, session), of_session(&history, session));
@@ -226,19 +307,17 @@ fn numbers_other_units_and_foreign_events_are_understood() {
 {"i":9,"t":1950,"type":"ok","process":3,"f":"txn","value":[["r",5,0]],"wb":{"txid":"dc1-88","order":{"5":17,"6":1}}}
 {"i":10,"t":3000,"type":"invoke","process":4,"value":[["w",5,12]],"extra":true}"#;
     let history = read(text.replace('\n', "\r\n")).unwrap();
-    let [first, second] = history.operations() else {
+    let ([first, second], [read, write]) = (history.transactions(), history.operations()) else {
         panic!("{history:?}");
     };
-    assert_eq!(history.key(first.key), b"5");
+    assert_eq!(history.key(read.key), b"5");
     assert_eq!((first.invoke_us, first.complete_us), (1, Some(1)));
-    assert_eq!((first.value, first.version), (None, Some(17)));
+    assert_eq!((read.action, read.version), (Action::Read(None), Some(17)));
     assert_eq!((first.process, first.session), (3, 3));
     assert_eq!(second.outcome, Outcome::Info);
     assert_eq!(second.complete_us, None);
-    assert_eq!(
-        second.value.map(|value| history.value(value)),
-        Some(&b"12"[..])
-    );
+    assert_eq!(history.action_text(1).to_string(), "wrote 5 = 12");
+    assert!(write.version.is_none());
 }
 
 #[test]
@@ -294,29 +373,19 @@ fn malformed_lines_are_refused_with_number_and_reason() {
             "f is \"cas\"",
         ),
         (
-            &[r#"{"t":1,"type":"invoke","process":1,"value":[]}"#],
-            2,
-            "transaction of 0 elements",
-        ),
-        (
-            &[r#"{"t":1,"type":"invoke","process":1,"value":[["r","x",null],["r","y",null]]}"#],
-            2,
-            "transaction of 2 elements",
-        ),
-        (
             &[r#"{"t":1,"type":"invoke","process":1,"value":[["r","x"]]}"#],
             2,
             "not of the form",
         ),
         (
-            &[r#"{"t":1,"type":"invoke","process":1,"value":[["append","x",1]]}"#],
+            &[r#"{"t":1,"type":"invoke","process":1,"value":[["push","x",1]]}"#],
             2,
-            "\"append\"",
+            "\"push\"",
         ),
         (
-            &[r#"{"t":1,"type":"invoke","process":1,"value":[["w","x",null]]}"#],
+            &[r#"{"t":1,"type":"invoke","process":1,"value":[["append","x",null]]}"#],
             2,
-            "write without a value",
+            "null is appended",
         ),
         (
             &[r#"{"t":1,"type":"invoke","process":1,"value":[["r",null,null]]}"#],
@@ -361,7 +430,7 @@ fn malformed_lines_are_refused_with_number_and_reason() {
                 r#"{"t":6,"type":"ok","process":1,"value":[["w","x","b"]]}"#,
             ],
             3,
-            "value differs",
+            "another operation",
         ),
         (
             &[
