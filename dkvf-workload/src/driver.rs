@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use dkvf_check::{Kind, Outcome as RecordedOutcome};
-use dkvf_core::{Client, ClientContext, ClientPort, Failure, Outcome, SessionExecutor};
+use dkvf_check::Outcome as RecordedOutcome;
+use dkvf_core::{Client, ClientContext, ClientPort, Failure, Outcome, SessionExecutor, Value};
 
 use crate::generator::{NamedKey, Operation, Record, TaggedValue, Workload};
 use crate::measure::{Measurements, Status};
-use crate::recorder::{Entry, Recorder};
+use crate::recorder::{Entry, Kind, Recorder};
 use crate::value::Tag;
 
 /// When a run warms up, counts and ends, on the clock of [`ClientPort::now_us`].
@@ -148,7 +148,7 @@ impl<C: Client> Driver<C> {
         }
         if let Some(recorder) = &mut *self.shared.recorder.borrow_mut() {
             // When the recorder is full, every session may be in the middle of an operation.
-            recorder.reserve(sessions.len() * self.shared.entries_per_operation());
+            recorder.reserve(sessions.len() * self.shared.workload.spec().entries_per_operation());
         }
         let programs = sessions
             .iter()
@@ -344,24 +344,66 @@ impl<C: Client> Seat<C> {
             return;
         }
         let witnesses = self.client.context().take_witnesses();
+        self.keep(Entry {
+            key_index,
+            value,
+            version: witnesses.last().map(|(_, version)| version.0),
+            ..self.entry(kind, start_us, end_us, answer)
+        });
+    }
+
+    /// Records a transaction that read `keys`, an entry for each.
+    fn record_read_only(
+        &mut self,
+        keys: &[NamedKey],
+        start_us: u64,
+        end_us: u64,
+        answer: &Outcome<Vec<Option<Value>>>,
+    ) {
+        if !self.recording {
+            return;
+        }
+        let witnesses = self.client.context().take_witnesses();
+        let entry = self.entry(Kind::Read, start_us, end_us, answer);
+        let values = answer.as_deref().unwrap_or_default();
+        for (place, NamedKey { index, bytes }) in keys.iter().enumerate() {
+            let witness = witnesses.iter().rfind(|(key, _)| key == bytes);
+            let value = values.get(place).and_then(Option::as_deref);
+            self.keep(Entry {
+                key_index: *index,
+                value: value.map(tag_of),
+                version: witness.map(|(_, version)| version.0),
+                same_transaction: place > 0,
+                ..entry
+            });
+        }
+    }
+
+    /// An entry of this session without key, value and version.
+    fn entry<T>(&self, kind: Kind, start_us: u64, end_us: u64, answer: &Outcome<T>) -> Entry {
         let (outcome, complete_us) = match answer {
             Ok(_) => (RecordedOutcome::Ok, Some(end_us)),
             Err(Failure::Failed(_)) => (RecordedOutcome::Fail, Some(end_us)),
             Err(Failure::Unknown) => (RecordedOutcome::Info, None),
         };
+        Entry {
+            process: self.recorded_as,
+            session: self.recorded_as,
+            site: self.replica,
+            kind,
+            key_index: 0,
+            value: None,
+            version: None,
+            invoke_us: start_us,
+            complete_us,
+            outcome,
+            same_transaction: false,
+        }
+    }
+
+    fn keep(&self, entry: Entry) {
         if let Some(recorder) = &mut *self.shared.recorder.borrow_mut() {
-            recorder.record(Entry {
-                process: self.recorded_as,
-                session: self.recorded_as,
-                site: self.replica,
-                kind,
-                key_index,
-                value,
-                version: witnesses.last().map(|(_, version)| version.0),
-                invoke_us: start_us,
-                complete_us,
-                outcome,
-            });
+            recorder.record(entry);
         }
     }
 
@@ -528,6 +570,7 @@ async fn perform<C: Client>(
             let status = seat.conclude(&outcome);
             (status, seat.shared.port.now_us())
         }
+        Operation::ReadOnly { keys } => read_only(seat, keys, start_us).await,
         Operation::AmplifiedInsert(records) => {
             let (mut status, mut now_us) = (Status::Ok, start_us);
             for Record { key, value } in records {
@@ -574,6 +617,18 @@ async fn write<C: Client>(
     (seat.conclude(&answer), end_us)
 }
 
+async fn read_only<C: Client>(
+    seat: &mut Seat<C>,
+    keys: Vec<NamedKey>,
+    start_us: u64,
+) -> (Status, u64) {
+    let asked = keys.iter().map(|key| key.bytes.clone()).collect();
+    let answer = seat.client.read_only(asked).await;
+    let end_us = seat.shared.port.now_us();
+    seat.record_read_only(&keys, start_us, end_us, &answer);
+    (seat.conclude(&answer), end_us)
+}
+
 /// The tag of a value; one that no session writes if the value is none of ours, so that checkers call it thin air.
 fn tag_of(value: &[u8]) -> Tag {
     Tag::parse(value).unwrap_or(Tag::FOREIGN)
@@ -612,16 +667,6 @@ impl<C: Client> Shared<C> {
             client.context().record_witnesses();
         }
         (number, client)
-    }
-
-    /// The most entries of the recorder that one operation takes.
-    fn entries_per_operation(&self) -> usize {
-        let spec = self.workload.spec();
-        if spec.mix.amplified_insert > 0.0 {
-            spec.amplification.max(2) as usize
-        } else {
-            2
-        }
     }
 }
 

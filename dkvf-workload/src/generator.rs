@@ -77,6 +77,11 @@ pub enum Operation {
     },
     /// Add all records, one after the other; one operation for the clock.
     AmplifiedInsert(Vec<Record>),
+    /// Read several keys, none twice, as one snapshot.
+    ReadOnly {
+        /// The keys.
+        keys: Vec<NamedKey>,
+    },
 }
 
 impl Operation {
@@ -89,6 +94,7 @@ impl Operation {
             Operation::ReadModifyWrite { .. } => OperationKind::ReadModifyWrite,
             Operation::Scan { .. } => OperationKind::Scan,
             Operation::AmplifiedInsert(_) => OperationKind::AmplifiedInsert,
+            Operation::ReadOnly { .. } => OperationKind::ReadOnly,
         }
     }
 }
@@ -108,17 +114,20 @@ pub enum OperationKind {
     ReadModifyWrite,
     /// [`Operation::AmplifiedInsert`].
     AmplifiedInsert,
+    /// [`Operation::ReadOnly`].
+    ReadOnly,
 }
 
 impl OperationKind {
     /// All kinds, in the order of their declaration.
-    pub const ALL: [OperationKind; 6] = [
+    pub const ALL: [OperationKind; 7] = [
         OperationKind::Read,
         OperationKind::Update,
         OperationKind::Insert,
         OperationKind::Scan,
         OperationKind::ReadModifyWrite,
         OperationKind::AmplifiedInsert,
+        OperationKind::ReadOnly,
     ];
 
     /// The name that YCSB, or DKVF's fork of it, prints.
@@ -130,6 +139,7 @@ impl OperationKind {
             OperationKind::Scan => "SCAN",
             OperationKind::ReadModifyWrite => "READ-MODIFY-WRITE",
             OperationKind::AmplifiedInsert => "AMP_INSERT",
+            OperationKind::ReadOnly => "ROTX",
         }
     }
 }
@@ -241,6 +251,7 @@ fn cumulative(mix: &Mix) -> [f64; OperationKind::ALL.len()] {
         OperationKind::Scan => mix.scan,
         OperationKind::ReadModifyWrite => mix.read_modify_write,
         OperationKind::AmplifiedInsert => mix.amplified_insert,
+        OperationKind::ReadOnly => mix.read_only,
     });
     let sum: f64 = weights.iter().sum();
     let mut below = 0.0;
@@ -349,6 +360,9 @@ impl Session {
                 let records = 0..self.maker.workload.spec().amplification;
                 Operation::AmplifiedInsert(records.map(|_| self.new_record()).collect())
             }
+            OperationKind::ReadOnly => Operation::ReadOnly {
+                keys: self.different_keys(),
+            },
         }
     }
 
@@ -383,6 +397,15 @@ impl Session {
             Some(own) => self.inserted_index(own),
         };
         self.maker.key(index)
+    }
+
+    /// The keys of a read-only transaction: fewer than the workload says if one is drawn twice.
+    fn different_keys(&mut self) -> Vec<NamedKey> {
+        let count = self.maker.workload.spec().read_only_keys;
+        let mut keys: Vec<NamedKey> = (0..count).map(|_| self.existing_key()).collect();
+        keys.sort_unstable_by_key(|key| key.index);
+        keys.dedup_by_key(|key| key.index);
+        keys
     }
 
     fn new_record(&mut self) -> Record {

@@ -12,6 +12,7 @@
 
 mod distribution;
 mod driver;
+pub mod faults;
 mod generator;
 mod measure;
 mod naming;
@@ -28,6 +29,6 @@ pub use generator::{
 pub use measure::{Measurements, Status};
 pub use naming::{InsertOrder, KeyNaming};
 pub use properties::{FILE_BYTES_MAX, Place, Properties, PropertyError};
-pub use recorder::{Entry, Recorder};
+pub use recorder::{Entry, Kind, Recorder};
 pub use spec::{Mix, ValueSize, WorkloadSpec};
 pub use value::Tag;

@@ -1,9 +1,18 @@
 //! What happened, kept for the checkers.
 
-use dkvf_check::{About, History, Kind, Operation, Outcome, ValueId};
+use dkvf_check::{About, Action, History, Operation, Outcome, Transaction, ValueId};
 
 use crate::generator::Workload;
 use crate::value::Tag;
+
+/// Whether an entry reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Returns the value of a key.
+    Read,
+    /// Replaces the value of a key.
+    Write,
+}
 
 /// One read or write of one key, in a fixed number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +37,8 @@ pub struct Entry {
     pub complete_us: Option<u64>,
     /// How it ended.
     pub outcome: Outcome,
+    /// Whether it is a part of the same transaction as the entry before it.
+    pub same_transaction: bool,
 }
 
 /// Keeps up to a fixed number of operations in memory that is reserved before
@@ -69,7 +80,8 @@ impl Recorder {
     }
 
     /// Keeps `entry`, or counts it as dropped. Constant time. The operations of a
-    /// session that start in the same microsecond are recorded in their order.
+    /// session that start in the same microsecond are recorded in their order, and
+    /// those of a transaction one after the other.
     pub fn record(&mut self, entry: Entry) {
         if self.entries.len() < self.cap {
             self.entries.push(entry);
@@ -122,35 +134,46 @@ impl Recorder {
         let entries = || recorders.iter().flat_map(|recorder| recorder.entries());
         let loader_site = site_ids.first().copied();
         for index in loaded_and_read(entries(), workload) {
-            let operation = Operation {
+            let transaction = Transaction {
                 process: u32::MAX,
                 session: u32::MAX,
                 site: loader_site.unwrap_or_else(|| history.site_id("")),
-                kind: Kind::Write,
-                key: history.key_id(&naming.name(index)),
-                value: Some(value_id(&mut history, Tag::loaded(index))),
-                version: None,
                 invoke_us: 0,
                 complete_us: Some(0),
                 outcome: Outcome::Ok,
             };
-            history.push(operation);
-        }
-        for entry in entries() {
-            let site = site_ids.get(usize::from(entry.site)).copied();
             let operation = Operation {
+                key: history.key_id(&naming.name(index)),
+                action: Action::Write(Some(value_id(&mut history, Tag::loaded(index)))),
+                version: None,
+            };
+            history.push(transaction, [operation]);
+        }
+        let entries: Vec<&Entry> = entries().collect();
+        let mut operations = Vec::new();
+        for transaction in entries.chunk_by(|_, next| next.same_transaction) {
+            let entry = transaction[0];
+            let site = site_ids.get(usize::from(entry.site)).copied();
+            let about = Transaction {
                 process: entry.process,
                 session: entry.session,
                 site: site.unwrap_or_else(|| history.site_id(&format!("site {}", entry.site))),
-                kind: entry.kind,
-                key: history.key_id(&naming.name(entry.key_index)),
-                value: entry.value.map(|tag| value_id(&mut history, tag)),
-                version: entry.version,
                 invoke_us: entry.invoke_us,
                 complete_us: entry.complete_us,
                 outcome: entry.outcome,
             };
-            history.push(operation);
+            for entry in transaction {
+                let value = entry.value.map(|tag| value_id(&mut history, tag));
+                operations.push(Operation {
+                    key: history.key_id(&naming.name(entry.key_index)),
+                    action: match entry.kind {
+                        Kind::Read => Action::Read(value),
+                        Kind::Write => Action::Write(value),
+                    },
+                    version: entry.version,
+                });
+            }
+            history.push(about, operations.drain(..));
         }
         history
     }

@@ -15,6 +15,8 @@ const VALUE_BYTES_MAX: u64 = 16 << 20;
 const ZERO_PADDING_MAX: u64 = 200;
 /// Most records of a scan, or inserts of an amplified insert.
 const BATCH_MAX: u64 = 1_000_000;
+/// Most records of a read-only transaction.
+const READ_ONLY_KEYS_MAX: u64 = 1_000;
 /// Most sessions, seconds or retries: beyond them is a slip of the pen.
 const COUNT_MAX: u64 = 1_000_000_000;
 /// The exponent of Zipf's law where none is set, as in YCSB.
@@ -36,6 +38,8 @@ pub struct Mix {
     pub read_modify_write: f64,
     /// Operations that each insert several new records, one after the other.
     pub amplified_insert: f64,
+    /// Transactions that read several records that exist as one snapshot.
+    pub read_only: f64,
 }
 
 /// How long values are.
@@ -75,6 +79,8 @@ pub struct WorkloadSpec {
     pub mix: Mix,
     /// New records of one amplified insert.
     pub amplification: u32,
+    /// Records of one read-only transaction.
+    pub read_only_keys: u32,
     /// Spread of the requests over the records.
     pub requests: Requests,
     /// Records of a scan.
@@ -229,6 +235,7 @@ impl WorkloadSpec {
             value_size: value_size(p)?,
             mix: mix(p)?,
             amplification: positive("ampfactor", 100, BATCH_MAX)? as u32,
+            read_only_keys: positive("rotxkeynumber", 3, READ_ONLY_KEYS_MAX)? as u32,
             requests: requests(p)?,
             scan_length: scan_length(p)?,
             naming: KeyNaming {
@@ -258,15 +265,24 @@ impl WorkloadSpec {
         Ok(spec)
     }
 
+    /// The most entries of a [`Recorder`](crate::Recorder) that one operation takes.
+    pub fn entries_per_operation(&self) -> usize {
+        let of_kind = |weight: f64, entries: u32| if weight > 0.0 { entries } else { 1 };
+        of_kind(self.mix.amplified_insert, self.amplification)
+            .max(of_kind(self.mix.read_only, self.read_only_keys))
+            .max(of_kind(self.mix.read_modify_write, 2)) as usize
+    }
+
     fn require_records(&self, p: &Properties) -> Result<(), PropertyError> {
         let Mix {
             read,
             update,
             scan,
             read_modify_write,
+            read_only,
             ..
         } = self.mix;
-        let needs_records = read + update + scan + read_modify_write > 0.0;
+        let needs_records = read + update + scan + read_modify_write + read_only > 0.0;
         if needs_records && self.insert_count == 0 {
             return Err(PropertyError::Contradiction {
                 source_name: p.source_name().to_owned(),
@@ -299,19 +315,19 @@ fn mix(p: &Properties) -> Result<Mix, PropertyError> {
         scan: weight("scanproportion", 0.0)?,
         read_modify_write: weight("readmodifywriteproportion", 0.0)?,
         amplified_insert: weight("ampinsertproportion", 0.0)?,
+        read_only: weight("rotxproportion", 0.0)?,
     };
     // A share of the mix that is silently left out would change the workload.
-    for key in ["rotxproportion", "deleteproportion"] {
-        if weight(key, 0.0)? > 0.0 {
-            return Err(p.invalid(key, "0, there is no such operation"));
-        }
+    if weight("deleteproportion", 0.0)? > 0.0 {
+        return Err(p.invalid("deleteproportion", "0, there is no such operation"));
     }
     let sum = mix.read
         + mix.update
         + mix.insert
         + mix.scan
         + mix.read_modify_write
-        + mix.amplified_insert;
+        + mix.amplified_insert
+        + mix.read_only;
     if sum > 0.0 {
         Ok(mix)
     } else {
@@ -473,6 +489,8 @@ const MEANINGFUL: &[&str] = &[
     "readproportion",
     "recordcount",
     "requestdistribution",
+    "rotxkeynumber",
+    "rotxproportion",
     "scanlengthdistribution",
     "scanproportion",
     "table",
@@ -510,8 +528,6 @@ const MEANINGLESS: &[&str] = &[
     "measurement.",
     "measurementtype",
     "reportlatencyforeacherror",
-    "rotxkeynumber",
-    "rotxproportion",
     "scanoptimelimit",
     "status.",
     "threads",

@@ -7,16 +7,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use dkvf_check::{Kind, Outcome as Recorded};
+use async_trait::async_trait;
+use dkvf_check::Outcome as Recorded;
 use dkvf_core::{
-    ClientContext, ClientPort, Code, Failure, Key, Outcome, Reason, ServerId, SessionExecutor,
-    Topology,
+    Client, ClientContext, ClientPort, Code, Failure, Key, Outcome, Reason, ServerId,
+    SessionExecutor, Topology, Value, VersionKey,
 };
 use dkvf_protocols::eventual::EventualClient;
 use dkvf_protocols::eventual::metadata::*;
 use dkvf_workload::{
-    Driver, Entry, NamedKey, OperationKind, Progress, Recorder, Status, Tag, Window, Workload,
-    WorkloadSpec,
+    Driver, Entry, Kind, NamedKey, OperationKind, Progress, Recorder, Status, Tag, Window,
+    Workload, WorkloadSpec,
 };
 
 /// Time of every operation that is answered.
@@ -132,14 +133,47 @@ impl ClientPort<Metadata> for Port {
     }
 }
 
+/// Eventual consistency's client with read-only transactions: on one server that nobody writes to, reads one after the
+/// other are a snapshot.
+struct SnapshotClient(EventualClient);
+
+#[async_trait(?Send)]
+impl Client for SnapshotClient {
+    type Metadata = Metadata;
+
+    fn new(cx: ClientContext<Metadata>) -> Self {
+        SnapshotClient(EventualClient::new(cx))
+    }
+
+    fn context(&mut self) -> &mut ClientContext<Metadata> {
+        self.0.context()
+    }
+
+    async fn get(&mut self, key: Key) -> Outcome<Option<Value>> {
+        self.0.get(key).await
+    }
+
+    async fn put(&mut self, key: Key, value: Value) -> Outcome<()> {
+        self.0.put(key, value).await
+    }
+
+    async fn read_only(&mut self, keys: Vec<Key>) -> Outcome<Vec<Option<Value>>> {
+        let mut values = Vec::new();
+        for key in keys {
+            values.push(self.0.get(key).await?);
+        }
+        Ok(values)
+    }
+}
+
 /// A driver and the port it is on.
-struct Bench {
+struct Bench<C: Client = EventualClient> {
     port: Rc<Port>,
-    driver: Rc<Driver<EventualClient>>,
+    driver: Rc<Driver<C>>,
     progress: Arc<Progress>,
 }
 
-impl Bench {
+impl<C: Client<Metadata = Metadata> + 'static> Bench<C> {
     fn new(
         workload: &[(&str, &str)],
         sessions: u32,
@@ -175,7 +209,7 @@ impl Bench {
     }
 
     /// Lets time pass until the phase that `start` starts has ended.
-    fn phase(&self, start: impl FnOnce(&Driver<EventualClient>, Box<dyn FnOnce()>)) {
+    fn phase(&self, start: impl FnOnce(&Driver<C>, Box<dyn FnOnce()>)) {
         let ended = Rc::new(Cell::new(false));
         let flag = ended.clone();
         start(&self.driver, Box::new(move || flag.set(true)));
@@ -219,8 +253,17 @@ fn loaded(
     workload: &[(&str, &str)],
     sessions: u32,
     recorder: Option<Recorder>,
-    mut fate: impl FnMut(u64) -> Fate + 'static,
+    fate: impl FnMut(u64) -> Fate + 'static,
 ) -> Bench {
+    loaded_as(workload, sessions, recorder, fate)
+}
+
+fn loaded_as<C: Client<Metadata = Metadata> + 'static>(
+    workload: &[(&str, &str)],
+    sessions: u32,
+    recorder: Option<Recorder>,
+    mut fate: impl FnMut(u64) -> Fate + 'static,
+) -> Bench<C> {
     let loading = Rc::new(Cell::new(true));
     let flag = loading.clone();
     let bench = Bench::new(workload, sessions, recorder, move |number| {
@@ -252,7 +295,7 @@ fn window(start_us: u64, measure_us: u64, end_us: u64) -> Window {
 
 #[test]
 fn sessions_load_all_records_in_shares() {
-    let bench = Bench::new(&[("recordcount", "10")], 3, None, always(Fate::Answered));
+    let bench = <Bench>::new(&[("recordcount", "10")], 3, None, always(Fate::Answered));
     bench.load(3);
     assert_eq!(bench.port.records.borrow().len(), 10);
     assert_eq!(bench.port.requests.get(), 10);
@@ -268,7 +311,7 @@ fn sessions_load_all_records_in_shares() {
 
 #[test]
 fn a_failed_insert_ends_the_load_and_says_which() {
-    let bench = Bench::new(&[("recordcount", "10")], 2, None, |number| {
+    let bench = <Bench>::new(&[("recordcount", "10")], 2, None, |number| {
         if number == 4 {
             Fate::Refused
         } else {
@@ -291,7 +334,7 @@ fn a_failed_insert_is_tried_again_after_the_interval() {
         ("core_workload_insertion_retry_limit", "2"),
         ("core_workload_insertion_retry_interval", "3"),
     ];
-    let bench = Bench::new(&retries, 1, None, |number| {
+    let bench = <Bench>::new(&retries, 1, None, |number| {
         if number < 2 {
             Fate::Refused
         } else {
@@ -303,7 +346,7 @@ fn a_failed_insert_is_tried_again_after_the_interval() {
     assert_eq!(bench.port.requests.get(), 3);
     assert_eq!(bench.port.now_us(), 3 * SERVICE_US + 2 * 3_000_000);
 
-    let bench = Bench::new(&retries, 1, None, always(Fate::Refused));
+    let bench = <Bench>::new(&retries, 1, None, always(Fate::Refused));
     bench.load(1);
     assert!(bench.progress.is_stopped());
     assert_eq!(bench.port.requests.get(), 3, "the first try and two more");
@@ -534,6 +577,77 @@ fn a_read_modify_write_is_recorded_as_two_operations() {
         assert_eq!(pair[0].key_index, pair[1].key_index);
         assert_eq!(pair[0].complete_us, Some(pair[1].invoke_us));
     }
+}
+
+const READ_ONLY: [(&str, &str); 4] = [
+    ("readproportion", "0"),
+    ("updateproportion", "0"),
+    ("rotxproportion", "1"),
+    ("requestdistribution", "uniform"),
+];
+
+#[test]
+fn a_read_only_transaction_is_recorded_as_one_with_a_read_of_each_key() {
+    let recorder = Some(Recorder::new(1_000));
+    let bench = loaded_as::<SnapshotClient>(&READ_ONLY, 1, recorder, always(Fate::Answered));
+    bench.run(1, window(0, 0, 10 * SERVICE_US));
+    let report = bench.driver.take_report();
+    let latency = report.measurements.latency_us(OperationKind::ReadOnly);
+    assert_eq!(latency.unwrap().max(), 3 * SERVICE_US);
+    let records = bench.port.records.borrow().clone();
+    let entries = bench.entries();
+    let transactions: Vec<_> = entries.chunk_by(|_, next| next.same_transaction).collect();
+    assert_eq!(transactions.len(), 4);
+    for transaction in transactions {
+        assert_eq!(transaction.len(), 3);
+        for entry in transaction {
+            assert_eq!(
+                (entry.invoke_us, entry.complete_us),
+                (transaction[0].invoke_us, transaction[0].complete_us)
+            );
+            let tag = Tag::loaded(entry.key_index);
+            let record = |record: &&Record| Tag::parse(&record.value) == Some(tag);
+            let record = records.values().find(record).unwrap();
+            let version = VersionKey::stamped(record.ts, u64::from(record.origin));
+            assert_eq!(
+                (entry.kind, entry.value, entry.version),
+                (Kind::Read, Some(tag), Some(version.0)),
+                "the value and the version of its key"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_read_only_transaction_that_is_not_answered_or_not_offered_read_nothing() {
+    let recorder = || Some(Recorder::new(1_000));
+    let lost = loaded_as::<SnapshotClient>(&READ_ONLY, 1, recorder(), always(Fate::Lost));
+    lost.run(1, window(0, 0, 10));
+    let outcomes: Vec<_> = lost
+        .entries()
+        .iter()
+        .map(|e| (e.value, e.outcome))
+        .collect();
+    assert_eq!(outcomes, [(None, Recorded::Info); 3]);
+
+    let mut limited = READ_ONLY.to_vec();
+    limited.push(("operationcount", "5"));
+    let bench = loaded(&limited, 1, recorder(), always(Fate::Answered));
+    bench.driver.run(&[(0, 0)], window(0, 0, 10), || {});
+    assert_eq!(bench.port.requests.get(), 0);
+    let entries = bench.entries();
+    assert!(entries.iter().all(|entry| entry.outcome == Recorded::Fail));
+    assert_eq!(entries.iter().filter(|e| !e.same_transaction).count(), 5);
+}
+
+#[test]
+fn a_recorder_that_fills_up_keeps_whole_transactions() {
+    let recorder = Some(Recorder::new(10));
+    let bench = loaded_as::<SnapshotClient>(&READ_ONLY, 3, recorder, always(Fate::Answered));
+    bench.run(3, window(0, 0, u64::MAX));
+    let recorder = bench.driver.take_recorder().unwrap();
+    assert_eq!(recorder.dropped(), 0);
+    assert_eq!(recorder.entries().count() as u64, bench.port.requests.get());
 }
 
 #[test]

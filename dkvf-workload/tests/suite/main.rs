@@ -2,7 +2,9 @@
 
 mod distributions;
 mod driving;
+mod fault_files;
 mod measurements;
+mod nemesis;
 mod recording;
 mod sessions;
 mod specs;

@@ -1,7 +1,7 @@
 //! The recorder, and the history that it becomes.
 
-use dkvf_check::{About, Evidence, History, Kind, Model, Outcome, Verdict};
-use dkvf_workload::{Entry, Recorder, Tag, Workload, WorkloadSpec};
+use dkvf_check::{About, Action, History, Model, Options, Outcome, Verdict};
+use dkvf_workload::{Entry, Kind, Recorder, Tag, Workload, WorkloadSpec};
 
 fn workload() -> Workload {
     let overrides = [("recordcount", "10"), ("insertorder", "ordered")];
@@ -20,6 +20,7 @@ fn entry(session: u32, kind: Kind, key_index: u64, value: Option<Tag>, invoke_us
         invoke_us,
         complete_us: Some(invoke_us + 1),
         outcome: Outcome::Ok,
+        same_transaction: false,
     }
 }
 
@@ -45,7 +46,7 @@ fn recorder(entries: &[Entry]) -> Recorder {
 }
 
 fn verdict(history: &History, model: Model) -> Verdict {
-    model.check(history, Evidence::Auto)
+    model.check(history, &Options::default())
 }
 
 #[test]
@@ -58,18 +59,36 @@ fn what_was_recorded_is_in_the_history() {
     let [op] = history.operations() else {
         panic!("{history:?}");
     };
-    assert_eq!((op.process, op.session), (1, 1));
-    assert_eq!(history.site(op.site), "dc2");
+    let transaction = history.transaction_of(0);
+    assert_eq!((transaction.process, transaction.session), (1, 1));
+    assert_eq!(history.site(transaction.site), "dc2");
     assert_eq!(history.key(op.key), b"user3");
-    assert_eq!(
-        op.value.map(|value| history.value(value)),
-        Some(&b"1-1"[..])
-    );
+    let Action::Write(Some(value)) = op.action else {
+        panic!("{op:?}");
+    };
+    assert_eq!(history.value(value), b"1-1");
     assert_eq!(op.version, Some(77));
-    assert_eq!((op.invoke_us, op.complete_us), (5, None));
-    assert_eq!(op.outcome, Outcome::Info);
+    assert_eq!((transaction.invoke_us, transaction.complete_us), (5, None));
+    assert_eq!(transaction.outcome, Outcome::Info);
     assert_eq!(history.sites(), ["dc1", "dc2"]);
     assert_eq!(history.about.workload, "a");
+}
+
+#[test]
+fn entries_of_one_transaction_are_one_in_the_history() {
+    let read = entry(0, Kind::Read, 1, None, 10);
+    let mut with_it = entry(0, Kind::Read, 2, None, 10);
+    with_it.same_transaction = true;
+    let next = entry(0, Kind::Read, 1, None, 20);
+    let mut recorder = Recorder::new(2);
+    recorder.reserve(2);
+    for entry in [next, read, with_it, next] {
+        recorder.record(entry);
+    }
+    let history = history(&[recorder]);
+    let loaded = 2_usize;
+    let of = |transaction: usize| history.operations_of(loaded + transaction).len();
+    assert_eq!([of(0), of(1), of(2)], [1, 2, 1]);
 }
 
 #[test]

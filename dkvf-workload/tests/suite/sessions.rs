@@ -18,6 +18,8 @@ const EVERY_KIND: &[(&str, &str)] = &[
     ("readmodifywriteproportion", "0.2"),
     ("ampinsertproportion", "0.1"),
     ("ampfactor", "5"),
+    ("rotxproportion", "0.1"),
+    ("rotxkeynumber", "4"),
     ("maxscanlength", "10"),
     ("valuesize", "40"),
 ];
@@ -41,7 +43,7 @@ fn existing(operation: &Operation) -> Option<&NamedKey> {
         | Operation::Update { key, .. }
         | Operation::ReadModifyWrite { key, .. }
         | Operation::Scan { from: key, .. } => Some(key),
-        Operation::Insert(_) | Operation::AmplifiedInsert(_) => None,
+        Operation::Insert(_) | Operation::AmplifiedInsert(_) | Operation::ReadOnly { .. } => None,
     }
 }
 
@@ -99,11 +101,24 @@ fn kinds_occur_as_often_as_their_weights_say() {
     }
     for (kind, expected) in OperationKind::ALL
         .into_iter()
-        .zip([0.5, 0.5, 0.2, 0.2, 0.2, 0.1])
+        .zip([0.5, 0.5, 0.2, 0.2, 0.2, 0.1, 0.1])
     {
         let share = f64::from(counts[kind as usize]) / 50_000.0;
-        assert!((share - expected / 1.7).abs() < 0.01, "{kind:?}: {share}");
+        assert!((share - expected / 1.8).abs() < 0.01, "{kind:?}: {share}");
     }
+}
+
+#[test]
+fn a_read_only_transaction_names_no_key_twice() {
+    let workload = workload(EVERY_KIND, 5, 1);
+    let mut most = 0;
+    for operation in take(&mut workload.session(0), 5_000) {
+        if let Operation::ReadOnly { keys } = operation {
+            assert!(keys.is_sorted_by(|a, b| a.index < b.index), "{keys:?}");
+            most = most.max(keys.len());
+        }
+    }
+    assert_eq!(most, 4);
 }
 
 #[test]

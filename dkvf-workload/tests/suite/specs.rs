@@ -22,7 +22,7 @@ fn assert_refused(lines: &str, message: &str) {
     }
 }
 
-fn mix(weights: [f64; 6]) -> Mix {
+fn mix(weights: [f64; 7]) -> Mix {
     let [
         read,
         update,
@@ -30,6 +30,7 @@ fn mix(weights: [f64; 6]) -> Mix {
         scan,
         read_modify_write,
         amplified_insert,
+        read_only,
     ] = weights;
     Mix {
         read,
@@ -38,6 +39,7 @@ fn mix(weights: [f64; 6]) -> Mix {
         scan,
         read_modify_write,
         amplified_insert,
+        read_only,
     }
 }
 
@@ -55,8 +57,9 @@ fn defaults_are_those_of_ycsb() {
     assert_eq!(spec.operation_count, None);
     assert_eq!((spec.insert_start, spec.insert_count), (0, 1000));
     assert!(matches!(spec.value_size, ValueSize::Constant(1000)));
-    assert_eq!(spec.mix, mix([0.95, 0.05, 0.0, 0.0, 0.0, 0.0]));
+    assert_eq!(spec.mix, mix([0.95, 0.05, 0.0, 0.0, 0.0, 0.0, 0.0]));
     assert_eq!(spec.amplification, 100);
+    assert_eq!(spec.read_only_keys, 3);
     assert_eq!(spec.requests, Requests::Uniform);
     assert!(matches!(
         spec.scan_length,
@@ -81,15 +84,15 @@ fn defaults_are_those_of_ycsb() {
 fn built_in_workloads_are_the_published_ones() {
     let latest = Requests::Latest { theta: 0.99 };
     for (name, weights, requests) in [
-        ("a", [0.5, 0.5, 0.0, 0.0, 0.0, 0.0], ZIPFIAN),
-        ("b", [0.95, 0.05, 0.0, 0.0, 0.0, 0.0], ZIPFIAN),
-        ("c", [1.0, 0.0, 0.0, 0.0, 0.0, 0.0], ZIPFIAN),
-        ("d", [0.95, 0.0, 0.05, 0.0, 0.0, 0.0], latest),
-        ("e", [0.0, 0.0, 0.05, 0.95, 0.0, 0.0], ZIPFIAN),
-        ("f", [0.5, 0.0, 0.0, 0.0, 0.5, 0.0], ZIPFIAN),
+        ("a", [0.5, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0], ZIPFIAN),
+        ("b", [0.95, 0.05, 0.0, 0.0, 0.0, 0.0, 0.0], ZIPFIAN),
+        ("c", [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], ZIPFIAN),
+        ("d", [0.95, 0.0, 0.05, 0.0, 0.0, 0.0, 0.0], latest),
+        ("e", [0.0, 0.0, 0.05, 0.95, 0.0, 0.0, 0.0], ZIPFIAN),
+        ("f", [0.5, 0.0, 0.0, 0.0, 0.5, 0.0, 0.0], ZIPFIAN),
         (
             "amplified",
-            [0.0, 0.0, 0.0, 0.0, 0.0, 1.0],
+            [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0],
             Requests::Uniform,
         ),
     ] {
@@ -213,6 +216,7 @@ fn every_property_has_its_effect() {
         "readallfields=true\nwriteallfields=true\n\
          operationcount=77\ninsertstart=100\ninsertcount=50\ntable=t\ninsertproportion=2\n\
          scanproportion=3\nreadmodifywriteproportion=4\nampinsertproportion=5\nampfactor=6\n\
+         rotxproportion=18\nrotxkeynumber=19\n\
          minscanlength=7\nmaxscanlength=8\nscanlengthdistribution=zipfian\ninsertorder=ordered\n\
          zeropadding=12\nmaxexecutiontime=13\ntarget=14.5\nthreadcount=15\n\
          core_workload_insertion_retry_limit=16\ncore_workload_insertion_retry_interval=17\n",
@@ -220,8 +224,9 @@ fn every_property_has_its_effect() {
     assert_eq!(spec.operation_count, Some(77));
     assert_eq!((spec.insert_start, spec.insert_count), (100, 50));
     assert_eq!(spec.table, "t");
-    assert_eq!(spec.mix, mix([0.95, 0.05, 2.0, 3.0, 4.0, 5.0]));
+    assert_eq!(spec.mix, mix([0.95, 0.05, 2.0, 3.0, 4.0, 5.0, 18.0]));
     assert_eq!(spec.amplification, 6);
+    assert_eq!(spec.read_only_keys, 19);
     assert!(matches!(
         spec.scan_length,
         Lengths::Zipfian { min: 7, max: 8, .. }
@@ -359,8 +364,12 @@ fn wrong_values_are_refused_with_place_and_what_is_allowed() {
         "w.properties:2: zipfianconstant is \"-0.1\"; allowed: a number, at least 0",
     );
     assert_refused(
-        "rotxproportion=0.5",
-        "w.properties:2: rotxproportion is \"0.5\"; allowed: 0, there is no such operation",
+        "deleteproportion=0.5",
+        "w.properties:2: deleteproportion is \"0.5\"; allowed: 0, there is no such operation",
+    );
+    assert_refused(
+        "rotxkeynumber=0",
+        "w.properties:2: rotxkeynumber is \"0\"; allowed: a whole number from 1 to 1000",
     );
     assert_refused(
         "readallfields=maybe",
