@@ -68,7 +68,8 @@ impl Protocol for GentleRain {
             models: &["causal", "convergence", "read-your-writes", "monotonic-reads"],
             order: Order::Session,
             entity_groups: false,
-            tolerates: &[Fault::Partition, Fault::Delay, Fault::Skew],
+            // Where nothing is durable a server that crashes comes back empty, and its writes are lost.
+            tolerates: &[Fault::Partition, Fault::Delay, Fault::Skew, Fault::CrashRecovered],
         }
     }
 

@@ -1,10 +1,13 @@
 //! Behaviour of the protocols, on schedules directed by hand and on random ones. Each file is a scenario or a theme.
 
 mod checker;
+mod clock_skew;
 mod clocks;
+mod conformance;
 mod convergence;
 mod cut_off_through_a_local_write;
 mod dependencies_of_cops;
+mod dependency_checks;
 mod generated_code;
 mod heartbeat_promise;
 mod hostile;
@@ -18,6 +21,7 @@ mod read_only_transactions;
 mod requests;
 mod unstable_dependency;
 mod version_read_is_a_dependency;
+mod visibility;
 
 use dkvf_core::Protocol;
 use dkvf_core::script::{Channel, Script};
