@@ -183,6 +183,7 @@ fn framework(
         seed,
         check: None,
         history: None,
+        faults: Default::default(),
     };
     let report = run::<Eventual>(&options, &Silent)?.report;
     let get = report.latency_us.get("get").copied().unwrap_or_default();

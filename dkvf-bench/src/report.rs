@@ -113,6 +113,9 @@ pub struct RunReport {
     pub load_records_s: f64,
     /// Anything people should know when they read the figures.
     pub notes: Vec<String>,
+    /// What went wrong on purpose.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<FaultReport>,
     /// The verdict on the recorded history.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check: Option<CheckReport>,
@@ -162,6 +165,19 @@ pub struct Visibility {
     pub p99: u64,
 }
 
+/// A fault that was carried out.
+#[derive(Clone, Debug, Serialize)]
+pub struct FaultReport {
+    /// The fault, as a line of a schedule file.
+    #[serde(flatten)]
+    pub fault: serde_json::Value,
+    /// When it was there, in milliseconds since the clients started.
+    pub begun_ms: f64,
+    /// When it was over, unless it is one that does not end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_ms: Option<f64>,
+}
+
 /// The verdict on a recorded history.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckReport {
@@ -172,6 +188,9 @@ pub struct CheckReport {
     pub unchecked: Vec<String>,
     /// The worst verdict: `satisfied`, `violated` or `unknown`.
     pub verdict: String,
+    /// Faults of the run under which the protocol does not claim the models: then they are not judged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_claimed_under: Vec<String>,
     /// Operations in the history; 0 if it could not be completed.
     pub operations: usize,
     /// Why it is not satisfied, for people.
@@ -192,6 +211,7 @@ impl CheckReport {
             model: names.join(","),
             unchecked: Vec::new(),
             verdict: "unknown".to_owned(),
+            not_claimed_under: Vec::new(),
             operations: 0,
             explanation: explanation.to_owned(),
             seconds: 0.0,

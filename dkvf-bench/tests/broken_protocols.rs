@@ -174,6 +174,7 @@ fn run_toy<const FAULT: u8>(observer: &dyn Observer) -> anyhow::Result<RunReport
         seed: 1,
         check: Some(100_000),
         history: None,
+        faults: Default::default(),
     };
     Ok(run::<Toy<FAULT>>(&options, observer)?.report)
 }

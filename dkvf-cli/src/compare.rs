@@ -1,12 +1,14 @@
 //! `dkvf compare`: the main job. Protocols as real clusters under one workload, in one table.
 
+mod faults;
+
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{ArgAction, Args, ValueEnum};
-use dkvf_bench::report::{Comparison, Latency, Machine, RunFailure, RunReport};
+use dkvf_bench::report::{CheckReport, Comparison, Latency, Machine, RunFailure, RunReport};
 use dkvf_bench::run::{Finished, Interrupted, Observer, Placement, RunOptions, run as run_one};
 use dkvf_bench::target::{ScratchDirectory, ServerOptions};
 use dkvf_core::Protocol;
@@ -14,20 +16,15 @@ use dkvf_core::config::{Delay, Durability, Flush, PeerFlush};
 use dkvf_core::net::cluster;
 use dkvf_core::storage::ENGINES;
 use dkvf_protocols::Visitor;
-use dkvf_workload::{PropertyError, WorkloadSpec};
+use dkvf_workload::WorkloadSpec;
+use dkvf_workload::faults::Schedule;
 use indicatif::ProgressBar;
 
 use crate::output::{self, Shape};
 use crate::signals::Interrupt;
+use crate::workload::{WorkloadArguments, key_value};
 use crate::{Ending, no_such_protocol, usage};
 
-/// Most records of a run.
-const RECORDS_MAX: u64 = 1 << 40;
-/// Shortest value, which is its tag for the checkers, and longest, in bytes.
-const VALUE_BYTES_MIN: u64 = 16;
-const VALUE_BYTES_MAX: u64 = 16 << 20;
-/// Most operations per second of an open loop.
-const TARGET_MAX: f64 = 1e9;
 /// Client sessions where nobody says how many.
 const CLIENTS_DEFAULT: u32 = 32;
 /// Fewest operations that a recorder has room for: with less a run ends before it has begun.
@@ -38,54 +35,20 @@ const RECORD_MIN: usize = 1_000;
 #[command(
     after_help = "Ctrl-C ends the run and checks and prints what it has measured; a second one skips the check, a third prints nothing.
 Exit status: 0 done, or all checked claims hold; 1 a claim is violated, or a run failed; 2 could not tell, or not all runs were made.
+A claim that a protocol does not make under the faults of the run is not judged: that is `could not tell`.
 
 Examples:
   dkvf compare eventual cops gentlerain causalspartan --workload a --check
   dkvf compare eventual --workload workloads/workloadb -p requestdistribution=uniform --value-size 64 --storage memory,sled
+  dkvf compare eventual --processes --faults partition,pause --check
   dkvf compare gentlerain causalspartan --delay 0_0-1_0=40 --skew 1_0=5 --target 20000 --json results.json"
 )]
 pub struct Arguments {
     /// The protocols; all of the library if none is named.
     #[arg(value_name = "PROTOCOL")]
     protocols: Vec<String>,
-    /// a to f, amplified, or a YCSB property file.
-    #[arg(
-        long,
-        value_name = "NAME|FILE",
-        default_value = "a",
-        help_heading = "Workload"
-    )]
-    workload: String,
-    /// Overrides a property of the workload.
-    #[arg(short = 'p', value_name = "KEY=VALUE", action = ArgAction::Append, help_heading = "Workload")]
-    properties: Vec<String>,
-    /// Records to load [default: the workload's recordcount].
-    #[arg(long, value_name = "N", help_heading = "Workload")]
-    records: Option<u64>,
-    /// Bytes of a value, from 16 [default: the workload's fieldcount x fieldlength].
-    #[arg(
-        long,
-        value_name = "BYTES",
-        allow_negative_numbers = true,
-        help_heading = "Workload"
-    )]
-    value_size: Option<u64>,
-    /// Share of reads, from 0 to 1; the rest are updates.
-    #[arg(
-        long,
-        value_name = "X",
-        allow_negative_numbers = true,
-        help_heading = "Workload"
-    )]
-    get_proportion: Option<f64>,
-    /// Open loop: operations per second over all clients; latency counts from the intended start.
-    #[arg(
-        long,
-        value_name = "OPS",
-        allow_negative_numbers = true,
-        help_heading = "Workload"
-    )]
-    target: Option<f64>,
+    #[command(flatten)]
+    workload: WorkloadArguments,
     /// Client sessions, bound to the replicas in turn [default: -p threadcount, or 32].
     #[arg(long, value_name = "N", help_heading = "Workload")]
     clients: Option<u32>,
@@ -138,6 +101,15 @@ pub struct Arguments {
     /// Sets a server's clock ahead (behind if negative): NODE=MS; `*` is every server.
     #[arg(long, value_name = "NODE=MS", action = ArgAction::Append, allow_hyphen_values = true, help_heading = "Cluster")]
     skew: Vec<String>,
+    /// What goes wrong: a file (docs/faults.md), or none, crash, partition, delay, skew, pause, all, drawn from the seed.
+    /// Crashes and pauses need --processes.
+    #[arg(
+        long,
+        value_name = "KINDS|FILE",
+        default_value = "none",
+        help_heading = "Cluster"
+    )]
+    faults: String,
     /// A property of the protocols, such as heartbeat_interval=20.
     #[arg(long, value_name = "KEY=VALUE", action = ArgAction::Append, help_heading = "Cluster")]
     protocol_property: Vec<String>,
@@ -221,7 +193,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Ending> {
         )
     };
     // Whatever is wrong with the arguments is said before the first run and not after the last.
-    check_open_files(arguments, &options("", "")?)?;
+    let any_run = options("", "")?;
+    check_open_files(arguments, &any_run)?;
+    let faults = faults::schedule(&arguments.faults, arguments.seed, &any_run)?;
     prepare_outputs(arguments)?;
     let interrupt = Interrupt::listen(3)?;
     let planned: Vec<(&str, &str)> = protocols
@@ -249,9 +223,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Ending> {
             interrupt: interrupt.clone(),
             last: Cell::new(0),
         };
-        let outcome =
-            dkvf_protocols::visit(protocol, RunWith(&options(protocol, engine)?, &observer))
-                .ok_or_else(|| no_such_protocol(protocol))?;
+        let options = RunOptions {
+            faults: faults.clone(),
+            ..options(protocol, engine)?
+        };
+        let outcome = dkvf_protocols::visit(protocol, RunWith(&options, &observer))
+            .ok_or_else(|| no_such_protocol(protocol))?;
         observer.bar.finish_and_clear();
         match outcome {
             Ok(one) => finished.push(one),
@@ -428,73 +405,8 @@ fn chosen_engines(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
 }
 
 fn workload(arguments: &Arguments) -> anyhow::Result<WorkloadSpec> {
-    let mut overrides: Vec<(String, String)> = Vec::new();
-    for property in &arguments.properties {
-        overrides.push(key_value("-p", property)?);
-    }
-    let mut set = |key: &str, value: String| overrides.push((key.to_owned(), value));
-    if let Some(records) = arguments.records {
-        if records > RECORDS_MAX {
-            return Err(usage(format!("--records {records}: at most {RECORDS_MAX}")));
-        }
-        set("recordcount", records.to_string());
-    }
-    if let Some(bytes) = arguments.value_size {
-        if !(VALUE_BYTES_MIN..=VALUE_BYTES_MAX).contains(&bytes) {
-            return Err(usage(format!(
-                "--value-size {bytes}: from {VALUE_BYTES_MIN} to {VALUE_BYTES_MAX} bytes"
-            )));
-        }
-        set("valuesize", bytes.to_string());
-    }
-    if let Some(share) = arguments.get_proportion {
-        if !(0.0..=1.0).contains(&share) {
-            return Err(usage(format!(
-                "--get-proportion {share}: a share is from 0 to 1"
-            )));
-        }
-        for other in [
-            "insertproportion",
-            "scanproportion",
-            "readmodifywriteproportion",
-            "ampinsertproportion",
-        ] {
-            set(other, "0".to_owned());
-        }
-        set("readproportion", share.to_string());
-        set("updateproportion", (1.0 - share).to_string());
-    }
-    if let Some(target) = arguments.target {
-        if !target.is_finite() || target <= 0.0 || target > TARGET_MAX {
-            return Err(usage(format!(
-                "--target {target}: operations per second, more than 0 and at most {TARGET_MAX}"
-            )));
-        }
-        set("target", target.to_string());
-    }
     // The run's length is `--seconds`, unless the user asks for a number of operations.
-    if !arguments
-        .properties
-        .iter()
-        .filter_map(|property| property.split_once('='))
-        .any(|(key, _)| key.trim() == "operationcount")
-    {
-        set("operationcount", "0".to_owned());
-    }
-    let overrides = overrides
-        .iter()
-        .map(|(key, value)| (key.as_str(), value.as_str()));
-    WorkloadSpec::load(&arguments.workload, overrides).map_err(|error| match error {
-        PropertyError::Io { .. } => {
-            let names: Vec<&str> = WorkloadSpec::builtin_names().collect();
-            usage(format!(
-                "--workload {}: {error}; give one of {}, or a YCSB property file",
-                arguments.workload,
-                names.join(", ")
-            ))
-        }
-        error => usage(error),
-    })
+    arguments.workload.spec(&[("operationcount", "0")])
 }
 
 fn options(
@@ -516,9 +428,8 @@ fn options(
         duration = duration.min(Duration::from_secs(most.max(1)));
     }
     let asked_threads = arguments
-        .properties
-        .iter()
-        .any(|property| property.starts_with("threadcount="))
+        .workload
+        .sets("threadcount")
         .then_some(workload.thread_count);
     let clients = arguments
         .clients
@@ -601,6 +512,7 @@ fn options(
         seed: arguments.seed,
         check: arguments.check.then_some(arguments.record_max),
         history: arguments.history.clone(),
+        faults: Schedule::default(),
     })
 }
 
@@ -614,15 +526,6 @@ fn flush(text: &str) -> anyhow::Result<Flush> {
                 "--flush {text}: adaptive, every_message, or microseconds between two writes"
             ))),
         },
-    }
-}
-
-fn key_value(option: &str, text: &str) -> anyhow::Result<(String, String)> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.trim().is_empty() => {
-            Ok((key.trim().to_owned(), value.trim().to_owned()))
-        }
-        _ => Err(usage(format!("{option} {text}: write KEY=VALUE"))),
     }
 }
 
@@ -760,12 +663,13 @@ fn print(
 }
 
 /// The kinds of operations in the order of their columns, with the heading of each.
-const KINDS: [(&str, &str); 5] = [
+const KINDS: [(&str, &str); 6] = [
     ("get", "get"),
     ("put", "put"),
     ("scan", "scan"),
     ("read_modify_write", "rmw"),
     ("amplified_insert", "amp"),
+    ("read_only", "rot"),
 ];
 
 fn describe(comparison: &Comparison) -> String {
@@ -807,9 +711,12 @@ fn describe(comparison: &Comparison) -> String {
             format!("{:.2}", run.messages_per_op),
             format!("{:.0}", run.bytes_per_op),
             output::thousands(run.failed + run.unknown),
-            run.check
-                .as_ref()
-                .map_or("-".to_owned(), |check| check.verdict.clone()),
+            run.check.as_ref().map_or("-".to_owned(), |check| {
+                match check.not_claimed_under.as_slice() {
+                    [] => check.verdict.clone(),
+                    _ => "not claimed".to_owned(),
+                }
+            }),
         ]);
         table.add_row(row);
     }
@@ -853,6 +760,9 @@ fn remarks(run: &RunReport, several_engines: bool) -> String {
         run.load_seconds,
         output::thousands(run.load_records_s as u64)
     );
+    if !run.faults.is_empty() {
+        text += &format!("{label}: {}\n", faults::describe(&run.faults));
+    }
     for note in &run.notes {
         text += &format!("{label}: {note}\n");
     }
@@ -861,7 +771,7 @@ fn remarks(run: &RunReport, several_engines: bool) -> String {
             "{label}: {} of {} operations: {}\n",
             check.model,
             output::thousands(check.operations as u64),
-            check.verdict
+            verdict(check)
         );
         if !check.explanation.is_empty() {
             text += &format!("{}\n", check.explanation);
@@ -871,6 +781,13 @@ fn remarks(run: &RunReport, several_engines: bool) -> String {
         }
     }
     text
+}
+
+fn verdict(check: &CheckReport) -> String {
+    match check.not_claimed_under.as_slice() {
+        [] => check.verdict.clone(),
+        faults => format!("not claimed under {}", faults.join(", ")),
+    }
 }
 
 /// The progress bar of a run, and its ear for Ctrl-C.

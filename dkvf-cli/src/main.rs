@@ -1,5 +1,8 @@
 //! The `dkvf` command: every command explains itself with `--help`.
 
+mod anomalies;
+mod calibrate;
+mod check;
 mod client;
 mod compare;
 mod library;
@@ -7,6 +10,9 @@ mod logging;
 mod output;
 mod server;
 mod signals;
+mod sim;
+mod subject;
+mod workload;
 
 use std::process::ExitCode;
 
@@ -33,10 +39,18 @@ enum Command {
     Protocols(library::Arguments),
     /// Runs protocols as real clusters on this machine under a workload, and prints one table.
     Compare(Box<compare::Arguments>),
+    /// Judges a recorded history.
+    Check(Box<check::Arguments>),
     /// Runs one server.
     Server(server::Arguments),
     /// Talks to a running cluster.
     Client(client::Arguments),
+    /// Simulates a protocol in virtual time, with faults, and judges what it did.
+    Sim(Box<sim::Arguments>),
+    /// Prints which anomalies protocols let happen.
+    Anomalies(anomalies::Arguments),
+    /// Measures what work costs on this machine, for the simulator.
+    Calibrate(calibrate::Arguments),
 }
 
 /// How a command ended. Exit status: 0, 1, 2.
@@ -58,8 +72,12 @@ fn main() -> ExitCode {
     let ending = match arguments.command {
         Command::Protocols(arguments) => library::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
         Command::Server(arguments) => server::run(&arguments),
         Command::Client(arguments) => client::run(arguments),
+        Command::Sim(arguments) => sim::run(&arguments),
+        Command::Anomalies(arguments) => anomalies::run(&arguments),
+        Command::Calibrate(arguments) => calibrate::run(&arguments),
     };
     match ending {
         Ok(Ending::Done) => ExitCode::SUCCESS,

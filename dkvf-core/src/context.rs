@@ -31,6 +31,8 @@ pub struct Context<S: Server> {
     pub(crate) outputs: Vec<Output<S::Metadata>>,
     pub(crate) self_sends: VecDeque<ServerMessageOf<S>>,
     pub(crate) visibility: Visibility<RecordOf<S>>,
+    /// Reads and writes of the store since the start.
+    pub(crate) storage_accesses: u64,
     /// Effects of the handler that runs now.
     pub(crate) effects: u32,
     /// Why the handler that runs now stopped early.
@@ -449,6 +451,7 @@ impl<S: Server> Context<S> {
         if !self.begin_effect() {
             return false;
         }
+        self.storage_accesses += 1;
         self.visibility
             .inserted(self.now.monotonic_us, key, record.version(self.me), &record);
         match self.store.put(table, key, record) {
@@ -484,6 +487,7 @@ impl<S: Server> Context<S> {
         key: &[u8],
         mut satisfies: impl FnMut(&RecordOf<S>) -> bool,
     ) -> Option<Cow<'_, RecordOf<S>>> {
+        self.storage_accesses += 1;
         match self.store.latest(table, key, &mut satisfies) {
             Ok(found) => found,
             Err(error) => {
@@ -501,6 +505,7 @@ impl<S: Server> Context<S> {
         than: VersionKey,
         mut visit: impl FnMut(&RecordOf<S>) -> ControlFlow<()>,
     ) {
+        self.storage_accesses += 1;
         let result = self.store.newer(table, key, than, &mut visit);
         self.or_break(result)
     }
@@ -512,6 +517,7 @@ impl<S: Server> Context<S> {
         count: usize,
         mut satisfies: impl FnMut(&RecordOf<S>) -> bool,
     ) -> Vec<(Key, RecordOf<S>)> {
+        self.storage_accesses += 1;
         let mut rows = Vec::new();
         let mut visit = |key: &[u8], record: Option<Cow<'_, RecordOf<S>>>| {
             if rows.len() == count {
@@ -534,6 +540,7 @@ impl<S: Server> Context<S> {
         if !self.begin_effect() {
             return 0;
         }
+        self.storage_accesses += 1;
         let dropped = self.store.prune(Table::MAIN, key, &mut stable);
         self.or_break(dropped)
     }

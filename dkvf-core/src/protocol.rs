@@ -75,6 +75,19 @@ pub enum Fault {
     CrashReplaced,
 }
 
+impl Fault {
+    /// The name that people read.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Partition => "partition",
+            Fault::Delay => "delay",
+            Fault::Skew => "skew",
+            Fault::CrashRecovered => "crash-recovered",
+            Fault::CrashReplaced => "crash-replaced",
+        }
+    }
+}
+
 /// The library's entry for a protocol.
 #[derive(Clone, Debug)]
 pub struct About {

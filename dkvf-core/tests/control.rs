@@ -289,6 +289,8 @@ fn a_wrong_method_or_path_is_told_what_is_right() {
     };
     for (request, status, help) in [
         ("GET /shutdown", "405", "allow: POST"),
+        ("GET /links", "405", "allow: POST"),
+        ("PUT /clock", "405", "allow: POST"),
         ("POST /status", "405", "allow: GET"),
         ("DELETE /metrics", "405", "allow: GET"),
         ("GET /", "404", "GET /status"),

@@ -4,7 +4,8 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::{TIMEOUT, assert_status, dkvf, json, text};
+use crate::faults::schedule;
+use crate::{TIMEOUT, assert_status, dkvf, json, path, text};
 
 /// A run that only something from outside ends.
 fn endless(words: &str) -> Child {
@@ -135,4 +136,60 @@ fn a_run_whose_server_dies_fails_and_says_which() {
         "{stderr}"
     );
     assert_eq!(json(&output.stdout)["failures"][0]["protocol"], "eventual");
+}
+
+/// Waits until a child of `pid` stands still.
+fn wait_until_one_stands_still(pid: u32) {
+    let stands_still = |child: &u32| {
+        std::fs::read_to_string(format!("/proc/{child}/stat"))
+            .is_ok_and(|stat| stat.rsplit(')').next().unwrap().trim().starts_with('T'))
+    };
+    let deadline = Instant::now() + TIMEOUT;
+    while !children(pid).iter().any(stands_still) {
+        assert!(Instant::now() < deadline, "no server stands still");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A run in which server 1_0 stands still for good, and the process of each server.
+fn run_with_a_server_that_stands_still() -> (Child, Vec<u32>) {
+    let (folder, file) = schedule(r#"{"at_ms":0,"fault":"pause","node":"1_0"}"#);
+    let run = endless(&format!("--processes --faults {}", path(&file)));
+    wait_until_one_stands_still(run.id());
+    drop(folder);
+    let servers = children(run.id());
+    assert_eq!(servers.len(), 2);
+    (run, servers)
+}
+
+#[test]
+fn ctrl_c_leaves_no_server_behind_that_stands_still() {
+    let (run, servers) = run_with_a_server_that_stands_still();
+    signal("-INT", run.id());
+    let output = run.wait_with_output().unwrap();
+    assert_status(&output, 0);
+    let faults = &json(&output.stdout)["runs"][0]["faults"];
+    assert!(faults[0]["ended_ms"].is_number(), "{faults}");
+    for server in servers {
+        assert!(
+            !std::path::Path::new(&format!("/proc/{server}")).exists(),
+            "{server} still runs"
+        );
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_no_server_behind_that_stands_still() {
+    let (mut run, servers) = run_with_a_server_that_stands_still();
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let deadline = Instant::now() + TIMEOUT;
+    for server in servers {
+        while std::fs::read_to_string(format!("/proc/{server}/stat"))
+            .is_ok_and(|stat| !stat.rsplit(')').next().unwrap().trim().starts_with('Z'))
+        {
+            assert!(Instant::now() < deadline, "{server} still runs");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
 }

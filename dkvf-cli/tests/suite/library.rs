@@ -41,10 +41,11 @@ fn the_library_is_listed_for_people_and_for_scripts() {
 
 #[test]
 fn every_help_ends_with_two_examples() {
-    let commands: [&[&str]; 9] = [
+    let commands: [&[&str]; 10] = [
         &[],
         &["protocols"],
         &["compare"],
+        &["check"],
         &["server"],
         &["client"],
         &["client", "get"],

@@ -26,6 +26,12 @@ impl HostClock {
         .anchored(since_epoch.as_micros() as u64)
     }
 
+    /// The same clock after a step of so many microseconds, back if negative. [`HostClock::monotonic_us`] does not step.
+    pub(crate) fn stepped(mut self, by_us: i64) -> Self {
+        self.skew_us = self.skew_us.saturating_add(by_us);
+        self
+    }
+
     fn anchored(mut self, wall_us: u64) -> Self {
         self.start_wall_us = wall_us.saturating_sub(self.monotonic_us());
         self

@@ -1,4 +1,5 @@
-//! The control port of a server, HTTP/1.1: `GET /status` (JSON), `GET /metrics` (Prometheus text), `POST /shutdown`.
+//! The control port of a server, HTTP/1.1: `GET /status` (JSON), `GET /metrics` (Prometheus text), `POST /shutdown`, and
+//! faults on purpose: `POST /links` ([`LinkOrder`]), `POST /clock` ([`ClockOrder`]).
 //!
 //! Reading is free for whoever can reach the port. What changes state needs the configured token as
 //! `Authorization: Bearer TOKEN`, unless the caller is on this machine.
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Full, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::service::service_fn;
@@ -21,10 +22,13 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use super::connection::Address;
+use super::orders::{ClockOrder, LinkOrder};
 use super::status::ServerStatus;
 use crate::config::ControlToken;
 
@@ -34,6 +38,8 @@ const CONNECTIONS_MAX: usize = 64;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time a caller has for the whole exchange.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(15);
+/// Largest order that is read, in bytes.
+const ORDER_BYTES_MAX: usize = 4 << 10;
 /// Largest answer a caller of [`request`] accepts, in bytes.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
@@ -41,6 +47,12 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 pub(crate) trait Control: 'static {
     fn status(&self) -> ServerStatus;
     fn shut_down(&self);
+    /// # Errors
+    /// Why it makes no sense.
+    fn obey_link_order(&self, order: &LinkOrder) -> Result<(), String>;
+    /// # Errors
+    /// Why it makes no sense.
+    fn obey_clock_order(&self, order: ClockOrder) -> Result<(), String>;
 }
 
 /// Serves the control port for as long as the node lives.
@@ -62,8 +74,8 @@ pub(crate) async fn serve(
         let (control, token) = (control.clone(), token.clone());
         tokio::task::spawn_local(async move {
             let service = service_fn(|request| {
-                let answer = answer(&request, caller, &*control, token.as_ref());
-                async move { Ok::<_, std::convert::Infallible>(answer) }
+                let answer = answer(request, caller, &*control, token.as_ref());
+                async move { Ok::<_, std::convert::Infallible>(answer.await) }
             });
             let mut http = hyper::server::conn::http1::Builder::new();
             http.timer(TokioTimer::new())
@@ -87,8 +99,8 @@ pub(crate) async fn serve(
     }
 }
 
-fn answer(
-    request: &Request<Incoming>,
+async fn answer(
+    request: Request<Incoming>,
     caller: SocketAddr,
     control: &impl Control,
     token: Option<&ControlToken>,
@@ -107,21 +119,59 @@ fn answer(
             "text/plain; version=0.0.4; charset=utf-8",
             metrics(&control.status()),
         ),
-        (&Method::POST, "/shutdown") if may_change(request, caller, token) => {
+        (&Method::POST, "/shutdown" | "/links" | "/clock")
+            if !may_change(&request, caller, token) =>
+        {
+            respond(
+                StatusCode::FORBIDDEN,
+                "text/plain",
+                "from another machine this needs `Authorization: Bearer TOKEN` with the <control_token> of the server\n",
+            )
+        }
+        (&Method::POST, "/shutdown") => {
             control.shut_down();
             respond(StatusCode::OK, "text/plain", "stopped\n")
         }
-        (&Method::POST, "/shutdown") => respond(
-            StatusCode::FORBIDDEN,
-            "text/plain",
-            "from another machine this needs `Authorization: Bearer TOKEN` with the <control_token> of the server\n",
-        ),
-        (_, "/shutdown") => not_allowed("POST"),
+        (&Method::POST, "/links") => {
+            obey(request, |order: LinkOrder| control.obey_link_order(&order)).await
+        }
+        (&Method::POST, "/clock") => {
+            obey(request, |order: ClockOrder| control.obey_clock_order(order)).await
+        }
+        (_, "/shutdown" | "/links" | "/clock") => not_allowed("POST"),
         (_, "/status" | "/metrics") => not_allowed("GET"),
         _ => respond(
             StatusCode::NOT_FOUND,
             "text/plain",
-            "GET /status, GET /metrics or POST /shutdown\n",
+            "GET /status, GET /metrics, POST /shutdown, POST /links or POST /clock\n",
+        ),
+    }
+}
+
+/// Reads an order and has it carried out.
+async fn obey<T: DeserializeOwned>(
+    request: Request<Incoming>,
+    carry_out: impl FnOnce(T) -> Result<(), String>,
+) -> Response<Full<Bytes>> {
+    let body = Limited::new(request.into_body(), ORDER_BYTES_MAX)
+        .collect()
+        .await;
+    let Ok(body) = body else {
+        return respond(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "text/plain",
+            format!("the body is cut short, or longer than {ORDER_BYTES_MAX} bytes\n"),
+        );
+    };
+    let carried_out = serde_json::from_slice(&body.to_bytes())
+        .map_err(|error| error.to_string())
+        .and_then(carry_out);
+    match carried_out {
+        Ok(()) => respond(StatusCode::OK, "text/plain", "done\n"),
+        Err(problem) => respond(
+            StatusCode::BAD_REQUEST,
+            "text/plain",
+            format!("{problem}\n"),
         ),
     }
 }
@@ -272,6 +322,31 @@ pub async fn request(
     path: &str,
     token: Option<&ControlToken>,
 ) -> anyhow::Result<Bytes> {
+    exchange(address, method, path, token, Bytes::new()).await
+}
+
+/// Gives an order to a control port: `"/links"` with a [`LinkOrder`], `"/clock"` with a [`ClockOrder`].
+///
+/// # Errors
+/// The server cannot be reached or does not agree.
+pub async fn post(
+    address: &Address,
+    path: &str,
+    token: Option<&ControlToken>,
+    order: &impl Serialize,
+) -> anyhow::Result<()> {
+    let body = Bytes::from(serde_json::to_vec(order)?);
+    exchange(address, "POST", path, token, body).await?;
+    Ok(())
+}
+
+async fn exchange(
+    address: &Address,
+    method: &str,
+    path: &str,
+    token: Option<&ControlToken>,
+    body: Bytes,
+) -> anyhow::Result<Bytes> {
     let call = async {
         let stream = address.connect().await?;
         let (mut sender, connection) =
@@ -284,9 +359,7 @@ pub async fn request(
             request = request.header(AUTHORIZATION, format!("Bearer {}", token.reveal()));
         }
         let exchange = async {
-            let response = sender
-                .send_request(request.body(Empty::<Bytes>::new())?)
-                .await?;
+            let response = sender.send_request(request.body(Full::new(body))?).await?;
             let status = response.status();
             let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
                 .collect()

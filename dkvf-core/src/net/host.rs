@@ -26,13 +26,14 @@ use super::clock::HostClock;
 use super::connection::{Address, read_frame};
 use super::control::{self, Control};
 use super::flush::{Flusher, Outbox};
+use super::orders::{ClockOrder, LinkOrder};
 use super::peer::{Congestion, LinkDelay, Pace, Peer, PeerEvents};
 use super::status::{LinkStatus, ServerStatus, Traffic};
 use super::wire::{self, Hello, MAGIC};
 use super::worker::Local;
 use crate::config::{Flush, NodeConfig, PeerFlush as PeerFlushConfig};
 use crate::limits::{HELLO_BYTES_MAX, KEPT_REPLY_BYTES_MAX, UNREAD_REPLY_BYTES_MAX};
-use crate::node::{NodeOptions, VisibilitySample};
+use crate::node::{NodeOptions, VisibilityOptions, VisibilitySample};
 use crate::storage::StoreOptions;
 use crate::{
     ClientId, Code, Message, Metadata, Node, NodeError, Output, PeerFlush, PeerState, Protocol,
@@ -108,7 +109,7 @@ struct Host<P: Protocol> {
     incarnation: u64,
     topology: Topology,
     config: NodeConfig,
-    clock: HostClock,
+    clock: Cell<HostClock>,
     flusher: Rc<Flusher>,
     state: RefCell<State<P>>,
     peers: Vec<Option<Rc<Peer>>>,
@@ -166,7 +167,7 @@ pub fn start<P: Protocol>(local: &Rc<Local>, spec: NodeSpec) -> anyhow::Result<N
         tracing::warn!(server = %name, "{misspelt}");
     }
     if watch_visibility {
-        node.watch_visibility();
+        node.watch_visibility(VisibilityOptions::default());
     }
     if !config.bind.is_loopback() {
         tracing::warn!(server = %name, "listens on {}: anybody who reaches the server port can pass for a peer, so let only the cluster reach it", config.bind);
@@ -176,21 +177,23 @@ pub fn start<P: Protocol>(local: &Rc<Local>, spec: NodeSpec) -> anyhow::Result<N
     let peer = |(id, address): (ServerId, &Address)| {
         (id != me).then(|| {
             let peer_name = topology.member(id).name.clone();
-            let delay = config
+            let distance = config
                 .delays
                 .iter()
-                .find(|delay| delay.from == name && delay.to == peer_name);
-            let delay = delay.map(|delay| LinkDelay {
-                delay_us: delay.ms * 1000,
-                jitter_us: delay.jitter_ms * 1000,
-                seed: xxhash_rust::xxh3::xxh3_64(format!("{name}\n{peer_name}").as_bytes()),
-            });
+                .find(|delay| delay.from == name && delay.to == peer_name)
+                .map_or(LinkDelay::default(), |delay| LinkDelay {
+                    delay_us: delay.ms * 1000,
+                    jitter_us: delay.jitter_ms * 1000,
+                    hold: false,
+                });
+            let seed = xxhash_rust::xxh3::xxh3_64(format!("{name}\n{peer_name}").as_bytes());
             let peer = Peer::new(
                 peer_name,
                 config.channel_capacity,
                 pace.clone(),
                 clock,
-                delay,
+                distance,
+                seed,
                 congestion.clone(),
             );
             (peer, address.clone())
@@ -204,7 +207,7 @@ pub fn start<P: Protocol>(local: &Rc<Local>, spec: NodeSpec) -> anyhow::Result<N
         name: name.clone(),
         incarnation,
         topology: topology.clone(),
-        clock,
+        clock: Cell::new(clock),
         flusher: local.flusher(config.flush),
         state: RefCell::new(State {
             node,
@@ -369,7 +372,7 @@ impl<P: Protocol> Host<P> {
         if !self.running.get() {
             return;
         }
-        let result = event(&mut self.state.borrow_mut().node, &self.clock);
+        let result = event(&mut self.state.borrow_mut().node, &self.clock.get());
         self.after_event(result);
         self.after_events();
     }
@@ -519,10 +522,10 @@ impl<P: Protocol> Host<P> {
         while self.running.get() {
             let (due_us, precise) = {
                 let mut state = self.state.borrow_mut();
-                state.armed_us = state.node.next_tick_us().unwrap_or(u64::MAX);
+                state.armed_us = self.next_tick_us(&state.node);
                 (state.armed_us, state.node.waits_for_clock())
             };
-            let now_us = self.clock.monotonic_us();
+            let now_us = self.clock.get().monotonic_us();
             if due_us > now_us {
                 let wait = Duration::from_micros((due_us - now_us).min(3_600_000_000));
                 // Sleeping is precise to about a millisecond. A message that waits for the clock to pass a stamp
@@ -535,12 +538,25 @@ impl<P: Protocol> Host<P> {
                         () = self.tick.notified() => {}
                     }
                 }
-                if self.clock.monotonic_us() < due_us {
+                if self.clock.get().monotonic_us() < due_us {
                     continue;
                 }
             }
             self.with_node(|node, clock| node.tick(clock.now()));
         }
+    }
+
+    /// When the node is to be ticked next, on the monotonic clock. A node never sees its physical clock go back, so only
+    /// the host knows how far a clock that was set back still has to go.
+    fn next_tick_us(&self, node: &Node<P::Server>) -> u64 {
+        let due = node.next_due();
+        let clock = due.clock_us.map(|time_us| {
+            let now = self.clock.get().now();
+            now.monotonic_us
+                .saturating_add(time_us.saturating_sub(now.clock_us))
+        });
+        let due = due.monotonic_us.into_iter().chain(clock).min();
+        due.unwrap_or(u64::MAX)
     }
 
     /// Lets the parked requests go on that were held back while links were congested.
@@ -633,7 +649,7 @@ impl<P: Protocol> Host<P> {
             replica: member.replica,
             partition: member.partition,
             incarnation: format!("{:016x}", self.incarnation),
-            uptime_ms: self.clock.monotonic_us() / 1000,
+            uptime_ms: self.clock.get().monotonic_us() / 1000,
             running: self.running.get(),
             failure: self.failure.borrow().clone(),
             client_connections: self.client_connections.get(),
@@ -657,6 +673,20 @@ impl<P: Protocol> Control for Host<P> {
     fn shut_down(&self) {
         tracing::info!(server = %self.name, "shutdown over the control port");
         self.stop(None);
+    }
+
+    fn obey_link_order(&self, order: &LinkOrder) -> Result<(), String> {
+        Host::obey_link_order(self, order)
+    }
+
+    fn obey_clock_order(&self, order: ClockOrder) -> Result<(), String> {
+        order.validate()?;
+        tracing::info!(server = %self.name, ?order, "the clock as ordered");
+        self.clock.set(self.clock.get().stepped(order.step_us));
+        // Messages that waited for the clock may go on, and timers are due at other times.
+        self.with_node(|node, clock| node.tick(clock.now()));
+        self.tick.notify_one();
+        Ok(())
     }
 }
 

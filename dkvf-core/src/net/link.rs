@@ -118,8 +118,27 @@ impl Link {
 
     /// Holds every frame back: [`Link::push`] says until when.
     pub fn with_delay(mut self) -> Self {
-        self.delay = Some(DelayLine::default());
+        self.begin_delay();
         self
+    }
+
+    /// From now on frames are held back: [`Link::push`] says until when. Those that it has already are not.
+    pub fn begin_delay(&mut self) {
+        let released = self.log.len() as u64;
+        self.delay.get_or_insert_with(|| DelayLine {
+            released,
+            ..DelayLine::default()
+        });
+    }
+
+    /// Nothing is held back any more, neither what was so far nor what comes.
+    pub fn end_delay(&mut self) {
+        self.delay = None;
+    }
+
+    /// Whether frames are held back.
+    pub fn is_delayed(&self) -> bool {
+        self.delay.is_some()
     }
 
     /// Appends a frame, encoded with its header, to be released at `release_us` if the link has a delay.

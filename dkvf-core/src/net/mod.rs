@@ -6,7 +6,8 @@
 //!
 //! - [`wire`]: frames and handshakes (pure)
 //! - [`link`]: reliable FIFO between two servers (pure); `peer`: its connection
-//! - [`host`]: a node with its listeners, and in rooms of their own its `clients` and `servers`; `control`, [`status`]: its control port
+//! - [`host`]: a node with its listeners, and in rooms of their own its `clients` and `servers`; `control`, [`status`]: its
+//!   control port, [`orders`]: what it can be told there
 //! - [`pool`]: the client side: many sessions, one connection per server
 //! - [`cluster`]: a whole cluster in this process
 //! - [`fuzz`]: entry points for fuzzers
@@ -20,6 +21,7 @@ mod flush;
 pub mod fuzz;
 pub mod host;
 pub mod link;
+pub mod orders;
 mod peer;
 pub mod pool;
 pub mod status;
@@ -27,4 +29,4 @@ pub mod wire;
 pub mod worker;
 
 pub use connection::Address;
-pub use control::request as control_request;
+pub use control::{post as control_post, request as control_request};

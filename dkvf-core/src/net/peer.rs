@@ -15,6 +15,7 @@ use super::clock::HostClock;
 use super::connection::{Address, handshake, read_frame};
 use super::flush::{Flush, Flusher};
 use super::link::{Full, Link, LinkError, Resumed};
+use super::orders::LinkOrder;
 use super::wire::{self, Hello};
 use crate::PeerState;
 
@@ -23,13 +24,19 @@ const RECONNECT_PAUSES_MAX: u32 = 50;
 /// Largest acknowledgement frame accepted, in bytes.
 const ACK_BYTES_MAX: usize = 16;
 
-/// Delay of a link, to emulate distance.
+/// Delay of a link, to emulate distance, or a fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LinkDelay {
     pub(crate) delay_us: u64,
     pub(crate) jitter_us: u64,
-    /// Differs from link to link, so that their jitters do.
-    pub(crate) seed: u64,
+    /// Nothing is released before the delay changes.
+    pub(crate) hold: bool,
+}
+
+impl LinkDelay {
+    fn is_none(&self) -> bool {
+        *self == LinkDelay::default()
+    }
 }
 
 /// The links of a node that have no room for what requests of clients cause.
@@ -75,8 +82,14 @@ pub(crate) struct Peer {
     stream: RefCell<Option<Rc<OwnedWriteHalf>>>,
     pace: Pace,
     clock: HostClock,
-    delay: Option<LinkDelay>,
+    /// As it was configured.
+    distance: LinkDelay,
+    /// With what is wrong on purpose.
+    delay: Cell<LinkDelay>,
     jitter: Cell<u64>,
+    /// Cut on purpose: it is not dialled before it is mended.
+    cut: Cell<bool>,
+    mended: Notify,
     queued: Cell<bool>,
     queued_lazily: Cell<bool>,
     blocked: Cell<bool>,
@@ -102,23 +115,27 @@ impl Peer {
         capacity: usize,
         pace: Pace,
         clock: HostClock,
-        delay: Option<LinkDelay>,
+        distance: LinkDelay,
+        // Differs from link to link, so that their jitters do.
+        seed: u64,
         congestion: Rc<Congestion>,
     ) -> Rc<Self> {
-        let link = Link::new(capacity);
+        let mut link = Link::new(capacity);
+        if !distance.is_none() {
+            link.begin_delay();
+        }
         Rc::new(Peer {
             name,
-            link: RefCell::new(if delay.is_some() {
-                link.with_delay()
-            } else {
-                link
-            }),
+            link: RefCell::new(link),
             stream: RefCell::default(),
             pace,
             clock,
-            delay,
+            distance,
+            delay: Cell::new(distance),
             // xorshift stays at 0 for ever.
-            jitter: Cell::new(delay.map_or(1, |delay| delay.seed | 1)),
+            jitter: Cell::new(seed | 1),
+            cut: Cell::new(false),
+            mended: Notify::new(),
             queued: Cell::new(false),
             queued_lazily: Cell::new(false),
             blocked: Cell::new(false),
@@ -138,17 +155,17 @@ impl Peer {
     /// Appends an encoded frame and has it written in due time.
     pub(crate) fn push(self: &Rc<Self>, frame: &[u8], latest: bool) -> Result<(), Full> {
         let release_us = self.release_time();
-        let unwritten = {
+        let (unwritten, delayed) = {
             let mut link = self.link.borrow_mut();
             if latest {
                 link.push_latest(frame, release_us);
             } else {
                 link.push(frame, release_us)?;
             }
-            link.unwritten_bytes()
+            (link.unwritten_bytes(), link.is_delayed())
         };
         self.note_congestion();
-        if self.delay.is_some() {
+        if delayed {
             self.release.notify_one();
             return Ok(());
         }
@@ -163,14 +180,17 @@ impl Peer {
     }
 
     fn release_time(&self) -> u64 {
-        let Some(LinkDelay {
+        let LinkDelay {
             delay_us,
             jitter_us,
-            ..
-        }) = self.delay
-        else {
+            hold,
+        } = self.delay.get();
+        if hold {
+            return u64::MAX;
+        }
+        if delay_us + jitter_us == 0 {
             return 0;
-        };
+        }
         // xorshift: jitter needs to look irregular, nothing more.
         let mut x = self.jitter.get();
         x ^= x << 13;
@@ -207,6 +227,33 @@ impl Peer {
         Ok(met)
     }
 
+    /// Has wrong with the link what `order` says, and nothing else.
+    pub(crate) fn obey(&self, order: &LinkOrder) {
+        let delay = LinkDelay {
+            delay_us: self.distance.delay_us + order.delay_us,
+            jitter_us: self.distance.jitter_us + order.jitter_us,
+            hold: order.hold,
+        };
+        let former = self.delay.replace(delay);
+        {
+            let mut link = self.link.borrow_mut();
+            if delay.is_none() || (former.hold && !delay.hold) {
+                link.end_delay();
+            }
+            if !delay.is_none() {
+                link.begin_delay();
+            }
+        }
+        self.flush();
+        self.unblock.notify_one();
+        let was_cut = self.cut.replace(order.cut_to);
+        if order.cut_to {
+            self.hang_up();
+        } else if was_cut {
+            self.mended.notify_one();
+        }
+    }
+
     /// Closes the connection.
     pub(crate) fn hang_up(&self) {
         if self.stream.borrow_mut().take().is_some() {
@@ -227,6 +274,10 @@ impl Peer {
         let mut reported = String::new();
         let mut was_down = false;
         loop {
+            while self.cut.get() {
+                self.mended.notified().await;
+                wait = pause;
+            }
             let taken = self.link.borrow().taken();
             match self.connect(&address, &hello).await {
                 Ok((reader, incarnation, resumed)) => {
@@ -272,6 +323,7 @@ impl Peer {
         let stream: TcpStream = address.connect().await?;
         let (mut reader, writer) = stream.into_split();
         let welcome = handshake(&mut reader, &writer, hello).await?;
+        anyhow::ensure!(!self.cut.get(), "the link was cut meanwhile");
         let resumed = self
             .link
             .borrow_mut()
@@ -360,7 +412,7 @@ impl Flush for Peer {
             return;
         };
         let mut link = self.link.borrow_mut();
-        let now_us = if self.delay.is_some() {
+        let now_us = if link.is_delayed() {
             self.clock.monotonic_us()
         } else {
             0

@@ -8,7 +8,8 @@ pub(crate) mod visibility;
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::Location;
 
-use dkvf_storage::{StorageError, Store, StoreStatus};
+use dkvf_storage::{StorageError, Store, StoreStatus, Table};
+use prost::Message as _;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
@@ -22,7 +23,7 @@ use parking::{Item, Parking};
 use sessions::{Admission, Sessions};
 use timers::Timers;
 use visibility::Visibility;
-pub use visibility::VisibilitySample;
+pub use visibility::{VisibilityOptions, VisibilitySample, version_hash};
 
 /// The node's clocks at an event, both in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +32,15 @@ pub struct Now {
     pub clock_us: u64,
     /// A clock that never steps.
     pub monotonic_us: u64,
+}
+
+/// When a node is to be ticked next: as soon as one of its clocks has come so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Due {
+    /// Timers and deadlines, on the monotonic clock.
+    pub monotonic_us: Option<u64>,
+    /// Messages that wait for the physical clock.
+    pub clock_us: Option<u64>,
 }
 
 /// What a handler wants from its host.
@@ -296,6 +306,7 @@ impl<S: Server> Node<S> {
             outputs: Vec::new(),
             self_sends: VecDeque::new(),
             visibility: Visibility::new(),
+            storage_accesses: 0,
             effects: 0,
             stop: None,
             oversized: None,
@@ -444,21 +455,37 @@ impl<S: Server> Node<S> {
         self.congested = congested;
     }
 
-    /// When [`Node::tick`] is due next, on the monotonic clock.
+    /// When [`Node::tick`] is due next, on the monotonic clock, as far as both clocks run at the same rate.
     pub fn next_tick_us(&self) -> Option<u64> {
         let now = self.cx.now;
-        let clock = self.parking.next_clock().map(|time| {
+        let due = self.next_due();
+        let clock = due.clock_us.map(|time| {
             now.monotonic_us
                 .saturating_add(time.saturating_sub(now.clock_us))
         });
-        [
-            self.cx.timers.next_due(),
-            self.parking.next_deadline(),
-            clock,
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        due.monotonic_us.into_iter().chain(clock).min()
+    }
+
+    /// When [`Node::tick`] is due next, on each clock: for hosts whose two clocks do not run alike.
+    pub fn next_due(&self) -> Due {
+        let timer = self.cx.timers.next_due();
+        Due {
+            monotonic_us: timer
+                .into_iter()
+                .chain(self.parking.next_deadline())
+                .min(),
+            clock_us: self.parking.next_clock(),
+        }
+    }
+
+    /// The longest period of the protocol's timers, in microseconds: a scale of its behaviour in time.
+    pub fn longest_period_us(&self) -> Option<u64> {
+        self.cx.timers.longest_period()
+    }
+
+    /// Reads and writes of the store since the start, a scan or a pruning counting once: what a cost model multiplies.
+    pub fn storage_accesses(&self) -> u64 {
+        self.cx.storage_accesses
     }
 
     /// Whether a message waits for the clock: then [`Node::next_tick_us`] deserves to be met to the microsecond.
@@ -527,8 +554,8 @@ impl<S: Server> Node<S> {
     }
 
     /// Starts to sample how long records take to become visible.
-    pub fn watch_visibility(&mut self) {
-        self.cx.visibility.enable();
+    pub fn watch_visibility(&mut self, options: VisibilityOptions) {
+        self.cx.visibility.enable(options);
     }
 
     /// The samples since the last call.
@@ -855,11 +882,43 @@ impl<S: Server> Node<S> {
         }
     }
 
-    /// The canonical encoding of the state, hashed.
-    fn fingerprint(&self) -> u64 {
+    /// The canonical encoding of the protocol's state, hashed. The store is not part of it.
+    pub fn fingerprint(&self) -> u64 {
         let bytes =
             postcard::to_stdvec(&self.server).expect("invariant: a server's state can be encoded");
         xxhash_rust::xxh3::xxh3_64(&bytes)
+    }
+
+    /// A hash of the protocol's state and of all that its store contains: the same for the same state on every machine.
+    /// O(content).
+    ///
+    /// # Errors
+    /// The store failed.
+    pub fn state_hash(&self) -> Result<u64, NodeError> {
+        let mut hash = xxhash_rust::xxh3::Xxh3::new();
+        hash.update(&self.fingerprint().to_le_bytes());
+        for table in 0..=u8::MAX {
+            // A version that does not satisfy is followed by the next older one, so all of them are seen.
+            let versions = std::cell::RefCell::new(Vec::new());
+            let mut see = |record: &RecordOf<S>| {
+                versions
+                    .borrow_mut()
+                    .extend_from_slice(&record.encode_length_delimited_to_vec());
+                false
+            };
+            self.cx
+                .store
+                .scan(Table(table), b"", None, &mut see, &mut |key, _| {
+                    hash.update(&[table]);
+                    hash.update(&(key.len() as u64).to_le_bytes());
+                    hash.update(key);
+                    let versions = std::mem::take(&mut *versions.borrow_mut());
+                    hash.update(&(versions.len() as u64).to_le_bytes());
+                    hash.update(&versions);
+                    std::ops::ControlFlow::Continue(())
+                })?;
+        }
+        Ok(hash.digest())
     }
 }
 

@@ -48,6 +48,11 @@ impl<T: Copy + Ord> Timers<T> {
         self.due.insert((armed.due_us, timer));
     }
 
+    /// The longest period of a periodic timer.
+    pub(crate) fn longest_period(&self) -> Option<u64> {
+        self.armed.values().filter_map(|armed| armed.period_us).max()
+    }
+
     pub(crate) fn next_due(&self) -> Option<u64> {
         self.due.first().map(|(due_us, _)| *due_us)
     }

@@ -18,9 +18,37 @@ pub struct VisibilitySample {
     pub visible_us: u64,
 }
 
+/// Which records are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VisibilityOptions {
+    /// One version in so many, chosen by hash; 1 watches all, 0 none.
+    pub one_in: u64,
+    /// Most records watched at the same time on one node: each costs a look at every event.
+    pub watched_max: usize,
+    /// Most samples kept until they are taken.
+    pub samples_max: usize,
+}
+
+impl Default for VisibilityOptions {
+    fn default() -> Self {
+        VisibilityOptions {
+            one_in: VISIBILITY_SAMPLE_EVERY,
+            watched_max: WATCHED_RECORDS_MAX,
+            samples_max: VISIBILITY_SAMPLES_MAX,
+        }
+    }
+}
+
+/// Identifies a version of a key in a [`VisibilitySample`], the same on all nodes.
+pub fn version_hash(key: &[u8], version: VersionKey) -> u64 {
+    let seed = (version.0 as u64) ^ ((version.0 >> 64) as u64);
+    xxhash_rust::xxh3::xxh3_64_with_seed(key, seed)
+}
+
 #[derive(Debug)]
 pub(crate) struct Visibility<R> {
-    enabled: bool,
+    /// `None` while nothing is watched.
+    options: Option<VisibilityOptions>,
     watched: Vec<(u64, u64, R)>,
     samples: Vec<VisibilitySample>,
 }
@@ -28,26 +56,25 @@ pub(crate) struct Visibility<R> {
 impl<R: Clone> Visibility<R> {
     pub(crate) fn new() -> Self {
         Visibility {
-            enabled: false,
+            options: None,
             watched: Vec::new(),
             samples: Vec::new(),
         }
     }
 
-    pub(crate) fn enable(&mut self) {
-        self.enabled = true;
+    pub(crate) fn enable(&mut self, options: VisibilityOptions) {
+        self.options = Some(options).filter(|options| options.one_in > 0);
     }
 
     pub(crate) fn inserted(&mut self, now_us: u64, key: &[u8], version: VersionKey, record: &R) {
-        if !self.enabled
-            || self.watched.len() == WATCHED_RECORDS_MAX
-            || self.samples.len() >= VISIBILITY_SAMPLES_MAX
-        {
+        let Some(options) = self.options else {
+            return;
+        };
+        if self.watched.len() >= options.watched_max || self.samples.len() >= options.samples_max {
             return;
         }
-        let seed = (version.0 as u64) ^ ((version.0 >> 64) as u64);
-        let hash = xxhash_rust::xxh3::xxh3_64_with_seed(key, seed);
-        if hash.is_multiple_of(VISIBILITY_SAMPLE_EVERY) {
+        let hash = version_hash(key, version);
+        if hash.is_multiple_of(options.one_in) {
             self.watched.push((hash, now_us, record.clone()));
         }
     }

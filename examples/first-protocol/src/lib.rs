@@ -12,7 +12,7 @@ use dkvf_bench::target::{ScratchDirectory, ServerOptions};
 use dkvf_core::config::Delay;
 use dkvf_core::net::cluster::Layout;
 use dkvf_core::storage::Versions;
-use dkvf_core::{About, Claims, Order, Protocol, ServerId, Sources, VersionKey};
+use dkvf_core::{About, Claims, Fault, Order, Protocol, ServerId, Sources, VersionKey};
 use dkvf_workload::WorkloadSpec;
 
 /// The protocol.
@@ -27,7 +27,8 @@ impl Protocol for Primary {
 
     fn claims() -> Claims {
         let models = &["convergence", "read-your-writes", "monotonic-reads"];
-        Claims { models, order: Order::Session, entity_groups: false, tolerates: &[] }
+        let tolerates = &[Fault::Partition, Fault::Delay, Fault::Skew, Fault::CrashRecovered];
+        Claims { models, order: Order::Session, entity_groups: false, tolerates }
     }
 
     fn about() -> About {
@@ -71,6 +72,7 @@ pub fn run_checked(operations: u64) -> anyhow::Result<RunReport> {
         seed: 1,
         check: Some(1_000_000),
         history: None,
+        faults: Default::default(),
     };
     Ok(run::<Primary>(&options, &Silent)?.report)
 }

@@ -16,6 +16,7 @@ const DOCUMENTS: [(&str, &[&str], &[&str]); 3] = [
             "examples/first-protocol/src/lib.rs",
             "examples/first-protocol/src/main.rs",
             "examples/first-protocol/tests/by_hand.rs",
+            "examples/first-protocol/tests/conformance.rs",
         ],
     ),
     ("README.md", &["rust"], &["protocols/src/eventual/server.rs"]),

@@ -25,6 +25,7 @@ fn main() -> anyhow::Result<()> {
             seed: 1,
             check: None,
             history: None,
+            faults: Default::default(),
         };
         let report = run::<Eventual>(&options, &Silent)?.report;
         println!(

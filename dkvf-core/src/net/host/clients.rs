@@ -105,7 +105,7 @@ impl<P: Protocol> Host<P> {
         loop {
             // One reading per batch: it is later than the sending of every request in it, so no stamp that a client
             // carries was given after it.
-            let mut now = self.clock.now();
+            let mut now = self.clock.get().now();
             while let Some(frame) = wire::next_frame(buffer, self.config.message_bytes_max)? {
                 let bytes = frame.len();
                 let (session, request, message) =
@@ -116,7 +116,7 @@ impl<P: Protocol> Host<P> {
                     // Small requests can have large replies: the rest of the batch waits as well.
                     self.after_events();
                     self.wait_for_reader(outbox).await?;
-                    now = self.clock.now();
+                    now = self.clock.get().now();
                 }
             }
             if !self.running.get() {

@@ -13,6 +13,7 @@ use crate::limits::{ACK_EVERY_FRAMES, ACK_IDLE_MS, READ_BUFFER_BYTES_MIN};
 use crate::net::connection::{prepare, read_more};
 use crate::net::flush::Outbox;
 use crate::net::link::{LinkError, Resumed};
+use crate::net::orders::LinkOrder;
 use crate::net::wire::{self, MAGIC, Welcome};
 use crate::{Message, PeerState, Protocol, ServerId};
 
@@ -26,6 +27,8 @@ pub(super) struct Inbound {
     /// Counts connections: frames of any but the newest are not taken.
     pub(super) generation: u64,
     pub(super) outbox: Option<Rc<Outbox>>,
+    /// Cut on purpose: the sender is not let in.
+    cut: bool,
 }
 
 impl Inbound {
@@ -96,6 +99,9 @@ impl<P: Protocol> Host<P> {
         if from.is_none() || from == Some(self.me) {
             refusal = format!("no server {:?} is a peer of {}", hello.server, self.name);
         }
+        if from.is_some_and(|from| self.inbound.borrow()[from.index()].cut) {
+            return Ok(());
+        }
         let outbox = Outbox::new(writer);
         let mut taken = 0;
         let mut generation = 0;
@@ -148,6 +154,27 @@ impl<P: Protocol> Host<P> {
         Ok((inbound.taken, inbound.generation))
     }
 
+    /// Has wrong with the links to and from a server what `order` says, and nothing else.
+    pub(super) fn obey_link_order(&self, order: &LinkOrder) -> Result<(), String> {
+        order.validate()?;
+        let id = self.topology.find(&order.peer);
+        let Some((id, peer)) = id.and_then(|id| Some((id, self.peers[id.index()].as_ref()?)))
+        else {
+            return Err(format!(
+                "peer: no server {:?} is a peer of {}",
+                order.peer, self.name
+            ));
+        };
+        tracing::info!(server = %self.name, ?order, "a link as ordered");
+        let inbound = &mut self.inbound.borrow_mut()[id.index()];
+        inbound.cut = order.cut_from;
+        if order.cut_from {
+            inbound.connect(None);
+        }
+        peer.obey(order);
+        Ok(())
+    }
+
     /// The protocol is told before it gets anything from the new incarnation, and gets nothing more from the old one.
     pub(super) fn peer_replaced(&self, peer: ServerId, incarnation: u64, dropped: u64) {
         tracing::warn!(server = %self.name, peer = %self.topology.member(peer).name, dropped, "a peer was replaced: messages for its former incarnation are dropped");
@@ -165,7 +192,7 @@ impl<P: Protocol> Host<P> {
         let mut size = READ_BUFFER_BYTES_MIN;
         let bytes_max = wire::wrapped_bytes_max(self.config.message_bytes_max);
         loop {
-            let now = self.clock.now();
+            let now = self.clock.get().now();
             while let Some(frame) = wire::next_frame(buffer, bytes_max)? {
                 if !self.running.get()
                     || self.inbound.borrow()[from.index()].generation != generation
