@@ -15,13 +15,13 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use dkvf_core::config::NodeConfig;
 use dkvf_core::{
-    About, Claims, Client, ClientContext, ClientId, Context, Key, Message, Metadata, Order, Outcome,
-    Protocol, Reason, Record, Server, ServerId, Sources, Step, Value, VersionKey, Versions,
+    About, Claims, Client, ClientContext, ClientId, Context, Key, Message, Metadata, Order,
+    Outcome, Protocol, Reason, Record, Server, ServerId, Sources, Step, Value, VersionKey,
+    Versions,
 };
 use dkvf_protocols::Visitor;
 use dkvf_sim::{Latency, Options, Simulation};
 use dkvf_workload::WorkloadSpec;
-use prost::Message as _;
 use serde::{Deserialize, Serialize};
 
 #[global_allocator]
@@ -39,7 +39,9 @@ fn main() -> anyhow::Result<()> {
     while let Some(word) = words.next() {
         match word.as_str() {
             "--operations" => {
-                let number = words.next().ok_or_else(|| anyhow::anyhow!("--operations needs a number"))?;
+                let number = words
+                    .next()
+                    .ok_or_else(|| anyhow::anyhow!("--operations needs a number"))?;
                 operations = number.parse()?;
             }
             _ => {}
@@ -58,8 +60,12 @@ fn main() -> anyhow::Result<()> {
     println!("{:>14} {empty:>12.0} {empty:>12.0}", "empty");
     let mut gentlerain = 0.0;
     for name in dkvf_protocols::NAMES {
-        let runs: anyhow::Result<Vec<(f64, f64)>> =
-            (0..3).map(|_| dkvf_protocols::visit(name, Load(operations)).unwrap_or_else(|| anyhow::bail!("no {name}"))).collect();
+        let runs: anyhow::Result<Vec<(f64, f64)>> = (0..3)
+            .map(|_| {
+                dkvf_protocols::visit(name, Load(operations))
+                    .unwrap_or_else(|| anyhow::bail!("no {name}"))
+            })
+            .collect();
         let runs = runs?;
         let messages = median(runs.iter().map(|run| run.0).collect());
         let events = median(runs.iter().map(|run| run.1).collect());
@@ -68,9 +74,16 @@ fn main() -> anyhow::Result<()> {
         }
         println!("{name:>14} {messages:>12.0} {events:>12.0}");
     }
-    let idle = dkvf_protocols::visit("eventual", Idle).unwrap_or_else(|| anyhow::bail!("no eventual"))?;
-    println!("{:>14} {idle:>12.6} s for 100 servers x 10 virtual minutes", "idle");
-    println!("sim: over bare {:.2} gentlerain {gentlerain:.0} messages/s idle {idle:.6} s", empty / bare);
+    let idle =
+        dkvf_protocols::visit("eventual", Idle).unwrap_or_else(|| anyhow::bail!("no eventual"))?;
+    println!(
+        "{:>14} {idle:>12.6} s for 100 servers x 10 virtual minutes",
+        "idle"
+    );
+    println!(
+        "sim: over bare {:.2} gentlerain {gentlerain:.0} messages/s idle {idle:.6} s",
+        empty / bare
+    );
     Ok(())
 }
 
@@ -85,15 +98,25 @@ struct Load(u64);
 impl Visitor for Load {
     type Output = anyhow::Result<(f64, f64)>;
     fn visit<P: Protocol>(self) -> Self::Output {
-        let overrides = [("recordcount", "1000"), ("fieldcount", "1"), ("fieldlength", "64")];
+        let overrides = [
+            ("recordcount", "1000"),
+            ("fieldcount", "1"),
+            ("fieldlength", "64"),
+        ];
         let workload = WorkloadSpec::load("a", overrides)?;
-        let mut options = Options { clients: 64, ..Options::new(1, workload, self.0) };
+        let mut options = Options {
+            clients: 64,
+            ..Options::new(1, workload, self.0)
+        };
         options.visibility.one_in = 0;
         let start = Instant::now();
         let outcome = dkvf_sim::run::<P>(&options)?;
         let seconds = start.elapsed().as_secs_f64();
         anyhow::ensure!(outcome.failure.is_none(), "{:?}", outcome.failure);
-        Ok((outcome.deliveries as f64 / seconds, outcome.events as f64 / seconds))
+        Ok((
+            outcome.deliveries as f64 / seconds,
+            outcome.events as f64 / seconds,
+        ))
     }
 }
 
@@ -104,7 +127,11 @@ impl Visitor for Idle {
     type Output = anyhow::Result<f64>;
     fn visit<P: Protocol>(self) -> anyhow::Result<f64> {
         let workload = WorkloadSpec::load("a", [])?;
-        let options = Options { replicas: 10, partitions: 10, ..Options::new(1, workload, 0) };
+        let options = Options {
+            replicas: 10,
+            partitions: 10,
+            ..Options::new(1, workload, 0)
+        };
         let start = Instant::now();
         let mut simulation = Simulation::<P>::new(&options)?;
         simulation.run_until(600_000_000);
@@ -140,10 +167,17 @@ fn bare_loop(deliveries: u64) -> f64 {
             ((self.0 + 1) % SERVERS, word.clone())
         }
     }
-    let mut handlers: Vec<Box<dyn Handler>> = (0..SERVERS).map(|server| Box::new(Next(server)) as _).collect();
+    let mut handlers: Vec<Box<dyn Handler>> = (0..SERVERS)
+        .map(|server| Box::new(Next(server)) as _)
+        .collect();
     let mut heap = BinaryHeap::new();
     for token in 0..TOKENS {
-        heap.push(Reverse(Flying(token, token, (token % u64::from(SERVERS)) as u16, Word::new())));
+        heap.push(Reverse(Flying(
+            token,
+            token,
+            (token % u64::from(SERVERS)) as u16,
+            Word::new(),
+        )));
     }
     let mut number = TOKENS;
     let start = Instant::now();
@@ -189,7 +223,11 @@ struct Word {
 
 impl Word {
     fn new() -> Self {
-        Word { key: Bytes::from_static(b"user6284781860667377211"), value: vec![7; 64].into(), stamp: 1 << 50 }
+        Word {
+            key: Bytes::from_static(b"user6284781860667377211"),
+            value: vec![7; 64].into(),
+            stamp: 1 << 50,
+        }
     }
 }
 
@@ -246,12 +284,22 @@ impl Server for Handler {
         Ok(Handler)
     }
 
-    fn handle_client_message(&mut self, cx: &mut Context<Self>, client: ClientId, word: &Word) -> Step {
+    fn handle_client_message(
+        &mut self,
+        cx: &mut Context<Self>,
+        client: ClientId,
+        word: &Word,
+    ) -> Step {
         cx.reply(client, word.clone());
         Ok(())
     }
 
-    fn handle_server_message(&mut self, cx: &mut Context<Self>, _from: ServerId, word: &Word) -> Step {
+    fn handle_server_message(
+        &mut self,
+        cx: &mut Context<Self>,
+        _from: ServerId,
+        word: &Word,
+    ) -> Step {
         cx.send(Handler::next(cx), word.clone());
         Ok(())
     }
@@ -285,9 +333,23 @@ impl Protocol for Relay {
     type Client = Mute;
     const VERSIONS: Versions = Versions::Single;
     fn claims() -> Claims {
-        Claims { models: &[], order: Order::None, entity_groups: false, tolerates: &[] }
+        Claims {
+            models: &[],
+            order: Order::None,
+            entity_groups: false,
+            tolerates: &[],
+        }
     }
     fn about() -> About {
-        About { guarantee: "", paper: "", status: "", sources: Sources { server: "", client: "", metadata: "" } }
+        About {
+            guarantee: "",
+            paper: "",
+            status: "",
+            sources: Sources {
+                server: "",
+                client: "",
+                metadata: "",
+            },
+        }
     }
 }

@@ -178,6 +178,10 @@ impl Target for Processes {
     }
 
     fn statuses(&self) -> anyhow::Result<Vec<ServerStatus>> {
+        for id in self.topology.ids() {
+            // Those that come back are to be seen again.
+            self.is_up(id)?;
+        }
         let servers = self.servers.borrow();
         // All at once: the time of one that does not answer is not multiplied.
         let requests: Vec<_> = servers

@@ -144,7 +144,9 @@ fn measure<P: Protocol>(
     let all_operations = load.progress.operations().max(1) as f64;
     let patience = Patience::from_now(options, observer);
     let mut notes = injector.notes();
-    observer.phase("healing", 0);
+    if !options.faults.faults.is_empty() {
+        observer.phase("healing", 0);
+    }
     match injector.wait_until_healed(&patience) {
         // The check will be told so too.
         Err(error) if error.is::<Interrupted>() => {}

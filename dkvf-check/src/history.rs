@@ -235,7 +235,7 @@ impl History {
     }
 
     /// The name of the site called `site`. Declare every site that takes part,
-    /// also one that never answers: [`convergence`](crate::convergence) then
+    /// also one that never answers: [`Model::Convergence`](crate::Model::Convergence) then
     /// knows that it is missing. Time is linear in the number of sites.
     ///
     /// # Panics

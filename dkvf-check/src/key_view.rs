@@ -196,12 +196,6 @@ impl<'h> KeyView<'h> {
         Node::try_from(index + 1).ok()
     }
 
-    /// The counted operations, one slice per session, each in program order.
-    pub(crate) fn sessions(&self) -> impl Iterator<Item = &[Step]> {
-        let session = |step: &Step| self.history.transaction_of(step.op).session;
-        self.steps.chunk_by(move |a, b| session(a) == session(b))
-    }
-
     pub(crate) fn steps(&self) -> &[Step] {
         &self.steps
     }

@@ -52,13 +52,14 @@ impl Ladder {
     }
 
     /// One line about a violation of `model`: what it is, which models fall with it, which hold, and how much of the
-    /// history is involved. `order` is the one that was included.
+    /// `whole` history is involved. The anomaly comes with the history that its numbers are of, the whole one or a part;
+    /// `order` is the one that was included.
     pub fn summary(
         &self,
-        history: &History,
         model: Model,
         order: Order,
-        anomaly: &Anomaly,
+        (found_in, anomaly): (&History, &Anomaly),
+        whole: &History,
     ) -> String {
         let mut line = format!("{model} violated ({}).", kind_text(anomaly.kind));
         let stronger: Vec<Model> = Model::ALL
@@ -82,9 +83,9 @@ impl Ladder {
             let _ = write!(line, " Holds up to: {}.", list(&held));
         }
         let operations = anomaly.operations.iter();
-        let involved: BTreeSet<TxnId> = operations.map(|&op| history.owner(op)).collect();
-        let total = history.transactions().len();
-        let unit = if history.is_single() {
+        let involved: BTreeSet<TxnId> = operations.map(|&op| found_in.owner(op)).collect();
+        let total = whole.transactions().len();
+        let unit = if whole.is_single() {
             "operations"
         } else {
             "transactions"

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use dkvf_core::Protocol;
-use dkvf_protocols::Visitor;
-use dkvf_sim::anomalies::{Cell, Phenomenon, row};
+use dkvf_sim::anomalies::{Cell, Phenomenon};
 use serde::Serialize;
 
 use crate::{Ending, output, subject};
@@ -56,16 +54,6 @@ struct Schedule {
     explanation: String,
 }
 
-struct Row(u64);
-
-impl Visitor for Row {
-    type Output = anyhow::Result<Vec<Cell>>;
-
-    fn visit<P: Protocol>(self) -> anyhow::Result<Vec<Cell>> {
-        row::<P>(self.0)
-    }
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -90,7 +78,7 @@ fn rows(protocols: &[String], seeds: u64) -> anyhow::Result<Vec<Vec<Cell>>> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = protocols
             .iter()
-            .map(|protocol| scope.spawn(move || subject::visit(protocol, Row(seeds))?))
+            .map(|protocol| scope.spawn(move || subject::find(protocol)?.anomalies(seeds)))
             .collect();
         let joined = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         joined.collect()

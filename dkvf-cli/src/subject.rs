@@ -1,7 +1,9 @@
 //! What can be simulated: the protocols of the library, and the known bugs in copies of them.
 
+use dkvf_core::Protocol;
 use dkvf_known_bugs::{BUGS, Bug};
 use dkvf_protocols::Visitor;
+use dkvf_sim::Subject;
 
 use crate::{no_such_protocol, usage};
 
@@ -22,14 +24,21 @@ pub fn bug(name: &str) -> anyhow::Result<Option<&'static Bug>> {
     }
 }
 
-/// Hands the protocol `name`, or the broken one of `bug:NAME`, to `visitor`.
+/// The protocol `name`, or the broken one of `bug:NAME`.
 ///
 /// # Errors
 /// There is no such protocol or bug.
-pub fn visit<V: Visitor>(name: &str, visitor: V) -> anyhow::Result<V::Output> {
+pub fn find(name: &str) -> anyhow::Result<Subject> {
+    struct Erase;
+    impl Visitor for Erase {
+        type Output = Subject;
+        fn visit<P: Protocol>(self) -> Subject {
+            Subject::of::<P>()
+        }
+    }
     match name.strip_prefix(BUG) {
-        Some(bug) => dkvf_known_bugs::visit(bug, visitor).ok_or_else(|| no_such_bug(bug)),
-        None => dkvf_protocols::visit(name, visitor).ok_or_else(|| no_such_protocol(name)),
+        Some(bug) => dkvf_known_bugs::subject(bug).ok_or_else(|| no_such_bug(bug)),
+        None => dkvf_protocols::visit(name, Erase).ok_or_else(|| no_such_protocol(name)),
     }
 }
 

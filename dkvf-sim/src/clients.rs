@@ -1,7 +1,7 @@
 //! The client side: one process next to each replica, its sessions, and its connections to servers.
 //!
-//! It does what `dkvf_core::net::pool` does on TCP. A request that was not answered when a connection broke is sent again
-//! under its number, and the server recognises it; what was sent to an incarnation that is gone ends as unknown.
+//! It does what `dkvf_core::net::pool` does on TCP. A request that was not answered when a connection broke is sent
+//! again under its number, and the server recognises it; what was sent to an incarnation that is gone ends as unknown.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -9,14 +9,15 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use dkvf_core::{
-    ClientContext, ClientId, ClientPort, Code, Failure, Message, Metadata, Outcome, Reason, ServerId,
-    SessionExecutor, Topology,
+    ClientContext, ClientId, ClientPort, Code, Failure, Message, Metadata, Outcome, Reason,
+    ServerId, SessionExecutor, Topology,
 };
 use smallvec::SmallVec;
 
 use crate::wire::Wire;
 
-/// First pause between two attempts of a client to connect, in microseconds, and the longest in first pauses: as on TCP.
+/// First pause between two attempts of a client to connect, in microseconds, and the longest in first pauses: as on
+/// TCP.
 pub(crate) const CLIENT_PAUSE_US: u64 = 20_000;
 pub(crate) const CLIENT_PAUSES_MAX: u64 = 16;
 /// No incarnation of a server.
@@ -59,7 +60,9 @@ pub(crate) enum ConnectionState {
     /// Broken, and nobody has noticed.
     Broken,
     /// They dial since then.
-    Dialling { since_us: u64 },
+    Dialling {
+        since_us: u64,
+    },
 }
 
 /// The client whose session has this number.
@@ -109,7 +112,10 @@ impl<M: Metadata> Port<M> {
             timeout_us,
             message_bytes_max,
             sessions: RefCell::default(),
-            wishes: RefCell::new(Wishes { sent: Vec::new(), alarms: Vec::new() }),
+            wishes: RefCell::new(Wishes {
+                sent: Vec::new(),
+                alarms: Vec::new(),
+            }),
             ready: RefCell::default(),
             deadlines: RefCell::default(),
             deadline_armed: Cell::new(false),
@@ -117,11 +123,21 @@ impl<M: Metadata> Port<M> {
     }
 
     /// A new session next to `replica`.
-    pub(crate) fn session(self: &Rc<Self>, topology: &Topology, replica: u16) -> (u32, ClientContext<M>) {
+    pub(crate) fn session(
+        self: &Rc<Self>,
+        topology: &Topology,
+        replica: u16,
+    ) -> (u32, ClientContext<M>) {
         let mut sessions = self.sessions.borrow_mut();
         let session = sessions.len() as u32;
-        sessions.push(Session { replica, waiting: SmallVec::new() });
-        (session, ClientContext::new(self.clone(), topology.clone(), session, replica))
+        sessions.push(Session {
+            replica,
+            waiting: SmallVec::new(),
+        });
+        (
+            session,
+            ClientContext::new(self.clone(), topology.clone(), session, replica),
+        )
     }
 
     pub(crate) fn set_now(&self, now_us: u64) {
@@ -150,25 +166,38 @@ impl<M: Metadata> Port<M> {
 
     /// Takes the wishes; the emptied lists come back with [`Port::recycle`].
     pub(crate) fn take_wishes(&self) -> Wishes {
-        self.wishes.replace(Wishes { sent: Vec::new(), alarms: Vec::new() })
+        self.wishes.replace(Wishes {
+            sent: Vec::new(),
+            alarms: Vec::new(),
+        })
     }
 
     pub(crate) fn recycle(&self, wishes: Wishes) {
         *self.wishes.borrow_mut() = wishes;
     }
 
-    /// The message of a request that is sent now to `incarnation`, `None` if it is no longer wanted. A request without a
-    /// connection is sent later.
-    pub(crate) fn message_to_send(&self, session: u32, request: u64, incarnation: Option<u32>) -> Option<M::ClientMessage> {
+    /// The message of a request that is sent now to `incarnation`, `None` if it is no longer wanted. A request without
+    /// a connection is sent later.
+    pub(crate) fn message_to_send(
+        &self,
+        session: u32,
+        request: u64,
+        incarnation: Option<u32>,
+    ) -> Option<M::ClientMessage> {
         let mut sessions = self.sessions.borrow_mut();
         let waiting = sessions[session as usize].unanswered(request)?;
         waiting.sent_to = incarnation?;
         Some(waiting.message.clone())
     }
 
-    /// A connection of `process` to `server` is there. Returns the requests to send again, or for the first time. What was
-    /// sent to a former incarnation ends as unknown: the present one knows nothing of it.
-    pub(crate) fn reconnected(&self, process: u16, server: ServerId, incarnation: u32) -> Vec<Request<M>> {
+    /// A connection of `process` to `server` is there. Returns the requests to send again, or for the first time. What
+    /// was sent to a former incarnation ends as unknown: the present one knows nothing of it.
+    pub(crate) fn reconnected(
+        &self,
+        process: u16,
+        server: ServerId,
+        incarnation: u32,
+    ) -> Vec<Request<M>> {
         let mut again = Vec::new();
         for (number, session) in self.sessions.borrow_mut().iter_mut().enumerate() {
             if session.replica != process {
@@ -240,7 +269,9 @@ impl<M: Metadata> Port<M> {
 
 impl<M: Metadata> Session<M> {
     fn unanswered(&mut self, request: u64) -> Option<&mut Waiting<M>> {
-        self.waiting.iter_mut().find(|waiting| waiting.request == request && waiting.answer.is_none())
+        self.waiting
+            .iter_mut()
+            .find(|waiting| waiting.request == request && waiting.answer.is_none())
     }
 }
 
@@ -255,18 +286,39 @@ impl<M: Metadata> ClientPort<M> for Port<M> {
         let bytes = message.encoded_len() as u64;
         if bytes > self.message_bytes_max {
             let max = self.message_bytes_max;
-            return Err(Reason::NotSent(format!("a request of {bytes} bytes, over the limit of {max} (message_bytes_max)")));
+            return Err(Reason::NotSent(format!(
+                "a request of {bytes} bytes, over the limit of {max} (message_bytes_max)"
+            )));
         }
-        let waiting = Waiting { request, server, message, sent_to: NOT_SENT, answer: None };
-        self.sessions.borrow_mut()[session as usize].waiting.push(waiting);
-        self.deadlines.borrow_mut().push_back((self.now_us.get() + self.timeout_us, session, request));
-        self.wishes.borrow_mut().sent.push((session, server, request));
+        let waiting = Waiting {
+            request,
+            server,
+            message,
+            sent_to: NOT_SENT,
+            answer: None,
+        };
+        self.sessions.borrow_mut()[session as usize]
+            .waiting
+            .push(waiting);
+        self.deadlines.borrow_mut().push_back((
+            self.now_us.get() + self.timeout_us,
+            session,
+            request,
+        ));
+        self.wishes
+            .borrow_mut()
+            .sent
+            .push((session, server, request));
         Ok(())
     }
 
     fn poll(&self, session: u32, request: u64, _waker: &Waker) -> Poll<Outcome<M::ClientReply>> {
         let session = &mut self.sessions.borrow_mut()[session as usize];
-        let Some(place) = session.waiting.iter().position(|waiting| waiting.request == request) else {
+        let Some(place) = session
+            .waiting
+            .iter()
+            .position(|waiting| waiting.request == request)
+        else {
             return Poll::Ready(Err(Failure::Unknown));
         };
         match session.waiting[place].answer.take() {

@@ -27,12 +27,24 @@ impl<P: Protocol> Simulation<P> {
             Connection::Up => {
                 link.connection = Connection::Broken;
                 let generation = link.generation;
-                self.queue.push(self.now_us + detect_us, Event::LinkLost { link: id, generation });
+                self.queue.push(
+                    self.now_us + detect_us,
+                    Event::LinkLost {
+                        link: id,
+                        generation,
+                    },
+                );
             }
             // The news of it is still to come.
             Connection::Broken => {
                 let generation = link.generation;
-                self.queue.push(self.now_us + detect_us, Event::LinkLost { link: id, generation });
+                self.queue.push(
+                    self.now_us + detect_us,
+                    Event::LinkLost {
+                        link: id,
+                        generation,
+                    },
+                );
             }
             Connection::Dialling { .. } | Connection::Idle => {}
         }
@@ -44,7 +56,10 @@ impl<P: Protocol> Simulation<P> {
         if link.generation != generation || link.connection != Connection::Broken {
             return;
         }
-        link.connection = Connection::Dialling { since_us: self.now_us, first: false };
+        link.connection = Connection::Dialling {
+            since_us: self.now_us,
+            first: false,
+        };
         let (from, peer) = (link.from, ServerId(link.to));
         self.tell(from, peer, PeerState::Down);
         self.dial(id);
@@ -54,7 +69,14 @@ impl<P: Protocol> Simulation<P> {
     fn tell(&mut self, node: u16, peer: ServerId, state: PeerState) {
         let machine = &self.machines[usize::from(node)];
         if machine.node.is_some() {
-            self.arrive(machine.host, Work::Peer { node: u32::from(node), peer, state });
+            self.arrive(
+                machine.host,
+                Work::Peer {
+                    node: u32::from(node),
+                    peer,
+                    state,
+                },
+            );
         }
     }
 
@@ -69,16 +91,38 @@ impl<P: Protocol> Simulation<P> {
             return;
         }
         // Who has just started dials at once, who has lost a connection waits first.
-        let from_us = if first { self.now_us } else { self.now_us.max(since_us + 1) };
-        let attempt_us = next_attempt(since_us, from_us, self.options.links.reconnect_us, LINK_PAUSES_MAX);
-        let (here, there) = (usize::from(self.machines[from].replica), usize::from(self.machines[to].replica));
-        let latency = if here == there { &self.options.intra_latency } else { &self.options.latency };
+        let from_us = if first {
+            self.now_us
+        } else {
+            self.now_us.max(since_us + 1)
+        };
+        let attempt_us = next_attempt(
+            since_us,
+            from_us,
+            self.options.links.reconnect_us,
+            LINK_PAUSES_MAX,
+        );
+        let (here, there) = (
+            usize::from(self.machines[from].replica),
+            usize::from(self.machines[to].replica),
+        );
+        let latency = if here == there {
+            &self.options.intra_latency
+        } else {
+            &self.options.latency
+        };
         let round_trip_us = latency.sample(here, there, &mut self.latency_random)
             + latency.sample(there, here, &mut self.latency_random);
         let link = &mut self.links[id as usize];
         link.generation += 1;
         let generation = link.generation;
-        self.queue.push(attempt_us + round_trip_us, Event::LinkUp { link: id, generation });
+        self.queue.push(
+            attempt_us + round_trip_us,
+            Event::LinkUp {
+                link: id,
+                generation,
+            },
+        );
     }
 
     /// Both ends have said hello: who they are, and how far the receiver is.
@@ -104,8 +148,8 @@ impl<P: Protocol> Simulation<P> {
         self.launch(id);
     }
 
-    /// The sender of a link hears of its receiver's incarnation. Returns whether it is a new one: then what was kept for
-    /// the old one is dropped, and the node is told.
+    /// The sender of a link hears of its receiver's incarnation. Returns whether it is a new one: then what was kept
+    /// for the old one is dropped, and the node is told.
     fn meet(&mut self, id: u32) -> bool {
         let link = &mut self.links[id as usize];
         let (from, to) = (link.from, link.to);
@@ -123,7 +167,10 @@ impl<P: Protocol> Simulation<P> {
         let link = &mut self.links[id as usize];
         if link.connection == Connection::Broken {
             link.generation += 1;
-            link.connection = Connection::Dialling { since_us: self.now_us, first: false };
+            link.connection = Connection::Dialling {
+                since_us: self.now_us,
+                first: false,
+            };
             self.tell(from, ServerId(to), PeerState::Down);
             self.dial(id);
         }
@@ -136,7 +183,10 @@ impl<P: Protocol> Simulation<P> {
             return;
         }
         let link = &self.links[id as usize];
-        let (from, to) = (self.place(ServerId(link.from)), self.place(ServerId(link.to)));
+        let (from, to) = (
+            self.place(ServerId(link.from)),
+            self.place(ServerId(link.to)),
+        );
         let lost: Vec<TraceEvent> = link
             .wire
             .frames()
@@ -148,7 +198,9 @@ impl<P: Protocol> Simulation<P> {
                 delivered_us: None,
             })
             .collect();
-        self.trace.iter_mut().for_each(|trace| trace.extend_from_slice(&lost));
+        self.trace
+            .iter_mut()
+            .for_each(|trace| trace.extend_from_slice(&lost));
     }
 
     // ---- Clients ----
@@ -167,11 +219,13 @@ impl<P: Protocol> Simulation<P> {
             self.send_request(session, server, request);
         }
         for (time_us, session) in wishes.alarms.drain(..) {
-            self.queue.push(time_us.max(self.now_us), Event::Alarm { session });
+            self.queue
+                .push(time_us.max(self.now_us), Event::Alarm { session });
         }
         self.port.recycle(wishes);
         if let Some(deadline_us) = self.port.arm_deadline() {
-            self.queue.push(deadline_us.max(self.now_us), Event::Deadline);
+            self.queue
+                .push(deadline_us.max(self.now_us), Event::Deadline);
         }
     }
 
@@ -184,10 +238,21 @@ impl<P: Protocol> Simulation<P> {
         };
         let is_up = connection.state == ConnectionState::Up;
         if let Some(message) = self.port.message_to_send(session, request, incarnation) {
-            self.counts.add(MessageKind::Request, message.name(), message.encoded_len() as u64);
+            self.counts.add(
+                MessageKind::Request,
+                message.name(),
+                message.encoded_len() as u64,
+            );
             // What is sent on a broken connection is lost.
             if is_up {
-                self.launch_request(id, Request { session, request, message });
+                self.launch_request(
+                    id,
+                    Request {
+                        session,
+                        request,
+                        message,
+                    },
+                );
             }
         }
     }
@@ -199,7 +264,8 @@ impl<P: Protocol> Simulation<P> {
         requests.push(self.now_us, request);
         let number = self.queue.number();
         if let Some((time_us, number)) = requests.launch(self.now_us + latency_us, number) {
-            self.queue.push_numbered(time_us, number, Event::Request { connection: id });
+            self.queue
+                .push_numbered(time_us, number, Event::Request { connection: id });
         }
     }
 
@@ -209,7 +275,8 @@ impl<P: Protocol> Simulation<P> {
             return;
         };
         if let Some((time_us, number)) = next {
-            self.queue.push_numbered(time_us, number, Event::Reply { connection });
+            self.queue
+                .push_numbered(time_us, number, Event::Reply { connection });
         }
         let Some(frame) = place.replies.take() else {
             return;
@@ -220,11 +287,17 @@ impl<P: Protocol> Simulation<P> {
         self.note(|simulation| TraceEvent::Message {
             from: simulation.place(server),
             to: Place::Client(reply.session),
-            name: reply.result.as_ref().map_or("error", Message::name).to_owned(),
+            name: reply
+                .result
+                .as_ref()
+                .map_or("error", Message::name)
+                .to_owned(),
             sent_us: frame.sent_us,
             delivered_us: Some(simulation.now_us),
         });
-        let answer = reply.result.map_err(|code| Failure::Failed(Reason::Refused(code)));
+        let answer = reply
+            .result
+            .map_err(|code| Failure::Failed(Reason::Refused(code)));
         self.port.set_now(self.now_us);
         self.port.answer(reply.session, reply.request, answer);
         self.run_sessions();
@@ -242,14 +315,22 @@ impl<P: Protocol> Simulation<P> {
         if connection.state == ConnectionState::Broken {
             let generation = connection.generation;
             let time_us = self.now_us + self.options.links.detect_us;
-            self.queue.push(time_us, Event::ConnectionLost { connection: id, generation });
+            self.queue.push(
+                time_us,
+                Event::ConnectionLost {
+                    connection: id,
+                    generation,
+                },
+            );
         }
     }
 
     pub(crate) fn connection_lost(&mut self, id: u32, generation: u32) {
         let connection = &mut self.connections[id as usize];
         if connection.generation == generation && connection.state == ConnectionState::Broken {
-            connection.state = ConnectionState::Dialling { since_us: self.now_us };
+            connection.state = ConnectionState::Dialling {
+                since_us: self.now_us,
+            };
             connection.replies.clear();
             self.dial_server(id);
         }
@@ -267,11 +348,18 @@ impl<P: Protocol> Simulation<P> {
         }
         let from_us = self.now_us.max(since_us + 1);
         let attempt_us = next_attempt(since_us, from_us, CLIENT_PAUSE_US, CLIENT_PAUSES_MAX);
-        let round_trip_us = self.client_latency(process, server) + self.client_latency(process, server);
+        let round_trip_us =
+            self.client_latency(process, server) + self.client_latency(process, server);
         let connection = &mut self.connections[id as usize];
         connection.generation += 1;
         let generation = connection.generation;
-        self.queue.push(attempt_us + round_trip_us, Event::ConnectionUp { connection: id, generation });
+        self.queue.push(
+            attempt_us + round_trip_us,
+            Event::ConnectionUp {
+                connection: id,
+                generation,
+            },
+        );
     }
 
     pub(crate) fn connection_up(&mut self, id: u32, generation: u32) {
@@ -286,7 +374,11 @@ impl<P: Protocol> Simulation<P> {
         connection.incarnation = incarnation;
         self.port.set_now(self.now_us);
         for request in self.port.reconnected(process, server, incarnation) {
-            self.counts.add(MessageKind::Request, request.message.name(), request.message.encoded_len() as u64);
+            self.counts.add(
+                MessageKind::Request,
+                request.message.name(),
+                request.message.encoded_len() as u64,
+            );
             self.launch_request(id, request);
         }
         self.run_sessions();

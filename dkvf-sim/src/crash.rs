@@ -8,7 +8,7 @@ use dkvf_workload::faults::Disk;
 use crate::disk::{Entry, Input, Journal, Lost};
 use crate::link::{Connection, Envelope, FORGOTTEN, UNKNOWN};
 use crate::outcome::FailureKind;
-use crate::servers::{frame_bytes, keep_replies};
+use crate::outputs::{frame_bytes, keep_replies};
 use crate::simulation::{ServerMessageOf, Simulation};
 use crate::trace::TraceEvent;
 
@@ -24,8 +24,12 @@ impl<P: Protocol> Simulation<P> {
         let outputs = node.take_outputs();
         let machine = &mut self.machines[id.index()];
         machine.incarnation = incarnation;
-        machine.journal =
-            Journal::new(self.options.durability, self.options.disk, now, self.options.strict);
+        machine.journal = Journal::new(
+            self.options.durability,
+            self.options.disk,
+            now,
+            self.options.strict,
+        );
         self.put_in_service(id, node);
         self.after_step(id, self.now_us, outputs);
         Ok(())
@@ -61,7 +65,10 @@ impl<P: Protocol> Simulation<P> {
             return;
         }
         self.recovery.crashes += 1;
-        self.note(|simulation| TraceEvent::Crash { node: simulation.name(id), at_us: simulation.now_us });
+        self.note(|simulation| TraceEvent::Crash {
+            node: simulation.name(id),
+            at_us: simulation.now_us,
+        });
         self.collect_visibility(id);
         self.machines[id.index()].node = None;
         for other in self.topology.ids().filter(|other| *other != id) {
@@ -101,9 +108,16 @@ impl<P: Protocol> Simulation<P> {
         self.recovery.torn += u64::from(torn);
         for Entry { input, .. } in entries.into_iter().rev() {
             match input {
-                Input::Message { from, incarnation, envelope } => self.give_back(id, from, incarnation, envelope),
+                Input::Message {
+                    from,
+                    incarnation,
+                    envelope,
+                } => self.give_back(id, from, incarnation, envelope),
                 // The node has to be told again.
-                Input::Peer { peer, state: PeerState::Replaced } => {
+                Input::Peer {
+                    peer,
+                    state: PeerState::Replaced,
+                } => {
                     let link = self.link_id(id, peer);
                     self.links[link as usize].receiver = FORGOTTEN;
                 }
@@ -127,7 +141,9 @@ impl<P: Protocol> Simulation<P> {
         }
         place.taken = envelope.number - 1;
         // A sender that is down has lost its log; its own journal will give it back.
-        if self.machines[from.index()].node.is_some() && self.machines[from.index()].incarnation == incarnation {
+        if self.machines[from.index()].node.is_some()
+            && self.machines[from.index()].incarnation == incarnation
+        {
             self.links[link as usize].give_back(self.now_us, envelope);
             self.note_congestion(link);
         }
@@ -158,12 +174,23 @@ impl<P: Protocol> Simulation<P> {
             link.drop_kept();
             link.emitted = 0;
             link.overtaken = None;
-            link.connection = Connection::Dialling { since_us: self.now_us, first: true };
+            link.connection = Connection::Dialling {
+                since_us: self.now_us,
+                first: true,
+            };
             self.note_congestion(outgoing);
         }
-        let started = if recovered { self.recover(id) } else { self.replace(id) };
+        let started = if recovered {
+            self.recover(id)
+        } else {
+            self.replace(id)
+        };
         if let Err(error) = started {
-            return self.fail(id, FailureKind::Stopped, format!("the server does not start again: {error:#}"));
+            return self.fail(
+                id,
+                FailureKind::Stopped,
+                format!("the server does not start again: {error:#}"),
+            );
         }
         for other in self.topology.ids().filter(|other| *other != id) {
             let (outgoing, incoming) = (self.link_id(id, other), self.link_id(other, id));
@@ -200,8 +227,13 @@ impl<P: Protocol> Simulation<P> {
         self.emit_again(id, &mut node, outputs);
         for (position, entry) in journal.entries.iter().enumerate() {
             self.replay(id, &mut node, entry)?;
-            if entry.fingerprint.is_some_and(|fingerprint| fingerprint != node.fingerprint()) {
-                let text = format!("input {position} of the journal leads to another state than before the crash");
+            if entry
+                .fingerprint
+                .is_some_and(|fingerprint| fingerprint != node.fingerprint())
+            {
+                let text = format!(
+                    "input {position} of the journal leads to another state than before the crash"
+                );
                 self.fail(id, FailureKind::Replay, text);
                 return Ok(());
             }
@@ -215,16 +247,27 @@ impl<P: Protocol> Simulation<P> {
         self.put_in_service(id, node);
         for peer in down {
             let link = self.link_id(id, peer);
-            self.links[link as usize].connection = Connection::Dialling { since_us: self.now_us, first: false };
+            self.links[link as usize].connection = Connection::Dialling {
+                since_us: self.now_us,
+                first: false,
+            };
         }
         self.after_recovery(id);
         Ok(())
     }
 
-    fn replay(&mut self, id: ServerId, node: &mut Node<P::Server>, entry: &Entry<P::Metadata>) -> anyhow::Result<()> {
+    fn replay(
+        &mut self,
+        id: ServerId,
+        node: &mut Node<P::Server>,
+        entry: &Entry<P::Metadata>,
+    ) -> anyhow::Result<()> {
         match &entry.input {
             // What was sent before was for the peer's former incarnation.
-            Input::Peer { peer, state: PeerState::Replaced } => {
+            Input::Peer {
+                peer,
+                state: PeerState::Replaced,
+            } => {
                 let link = self.link_id(id, *peer);
                 self.links[link as usize].drop_kept();
             }
@@ -242,13 +285,26 @@ impl<P: Protocol> Simulation<P> {
         Ok(())
     }
 
-    /// What a node wants when its inputs are replayed. Replies are kept, for clients ask again; messages that their receiver
-    /// has taken are done with, and the others are in the links again.
-    fn emit_again(&mut self, id: ServerId, node: &mut Node<P::Server>, outputs: Vec<Output<P::Metadata>>) {
+    /// What a node wants when its inputs are replayed. Replies are kept, for clients ask again; messages that their
+    /// receiver has taken are done with, and the others are in the links again.
+    fn emit_again(
+        &mut self,
+        id: ServerId,
+        node: &mut Node<P::Server>,
+        outputs: Vec<Output<P::Metadata>>,
+    ) {
         for output in keep_replies::<P>(node, outputs) {
             match output {
-                Output::Send { to, message, latest } => self.send_again(id, to, message, latest),
-                Output::Broadcast { to, message, latest } => {
+                Output::Send {
+                    to,
+                    message,
+                    latest,
+                } => self.send_again(id, to, message, latest),
+                Output::Broadcast {
+                    to,
+                    message,
+                    latest,
+                } => {
                     to.for_each(|to| self.send_again(id, to, message.clone(), latest));
                 }
                 Output::Reply { .. } => {}
@@ -256,7 +312,13 @@ impl<P: Protocol> Simulation<P> {
         }
     }
 
-    fn send_again(&mut self, from: ServerId, to: ServerId, message: ServerMessageOf<P>, latest: bool) {
+    fn send_again(
+        &mut self,
+        from: ServerId,
+        to: ServerId,
+        message: ServerMessageOf<P>,
+        latest: bool,
+    ) {
         let (now_us, capacity) = (self.now_us, self.options.links.capacity_bytes);
         let id = self.link_id(from, to);
         let link = &mut self.links[id as usize];
@@ -268,14 +330,17 @@ impl<P: Protocol> Simulation<P> {
         if latest {
             link.push_latest(now_us, bytes, message, capacity, true);
         } else if !link.push(now_us, bytes, message, capacity) {
-            let error = NodeError::LinkFull { peer: self.name(to), capacity: capacity as usize };
+            let error = NodeError::LinkFull {
+                peer: self.name(to),
+                capacity: capacity as usize,
+            };
             return self.stop(from, &error);
         }
         self.note_congestion(id);
     }
 
-    /// What the outside knows and the recovered node does not: its clients' connections are gone, and, where replies and
-    /// messages did not wait for the disk, peers may have taken more than it remembers to have sent.
+    /// What the outside knows and the recovered node does not: its clients' connections are gone, and, where replies
+    /// and messages did not wait for the disk, peers may have taken more than it remembers to have sent.
     fn after_recovery(&mut self, id: ServerId) {
         for connection in 0..self.connections.len() {
             let connection = &self.connections[connection];
@@ -302,7 +367,10 @@ fn peers_down<M: Metadata>(journal: &Journal<M>) -> BTreeSet<ServerId> {
     let mut down = BTreeSet::new();
     for entry in &journal.entries {
         match entry.input {
-            Input::Peer { peer, state: PeerState::Down } => {
+            Input::Peer {
+                peer,
+                state: PeerState::Down,
+            } => {
                 down.insert(peer);
             }
             Input::Peer { peer, .. } => {

@@ -1,7 +1,8 @@
 //! What a server has written down: its journal, and what waits for it to be stable.
 //!
-//! The journal has every input of a node with the clocks it was given, so a fresh node that is fed the same inputs comes to
-//! the same state. Outputs of an input are held until its entry is stable, so nobody ever sees what a crash can undo.
+//! The journal has every input of a node with the clocks it was given, so a fresh node that is fed the same inputs
+//! comes to the same state. Outputs of an input are held until its entry is stable, so nobody ever sees what a crash
+//! can undo.
 
 use std::collections::VecDeque;
 
@@ -19,30 +20,67 @@ const FINGERPRINT_EVERY: usize = 32;
 /// Something that a node is told.
 #[derive(Debug)]
 pub(crate) enum Input<M: Metadata> {
-    Request { port: u32, client: ClientId, request: u64, message: M::ClientMessage },
-    Message { from: ServerId, incarnation: u32, envelope: Envelope<M::ServerMessage> },
+    Request {
+        port: u32,
+        client: ClientId,
+        request: u64,
+        message: M::ClientMessage,
+    },
+    Message {
+        from: ServerId,
+        incarnation: u32,
+        envelope: Envelope<M::ServerMessage>,
+    },
     Tick,
-    Peer { peer: ServerId, state: PeerState },
+    Peer {
+        peer: ServerId,
+        state: PeerState,
+    },
     Congested(bool),
-    Disconnected { port: u32 },
+    Disconnected {
+        port: u32,
+    },
     /// Nothing for the node: its links to `to` go on after `number`, which a forgotten past has used.
-    Skip { to: ServerId, number: u64 },
+    Skip {
+        to: ServerId,
+        number: u64,
+    },
 }
 
 impl<M: Metadata> Clone for Input<M> {
     fn clone(&self) -> Self {
         match self {
-            Input::Request { port, client, request, message } => {
-                Input::Request { port: *port, client: *client, request: *request, message: message.clone() }
-            }
-            Input::Message { from, incarnation, envelope } => {
-                Input::Message { from: *from, incarnation: *incarnation, envelope: envelope.clone() }
-            }
+            Input::Request {
+                port,
+                client,
+                request,
+                message,
+            } => Input::Request {
+                port: *port,
+                client: *client,
+                request: *request,
+                message: message.clone(),
+            },
+            Input::Message {
+                from,
+                incarnation,
+                envelope,
+            } => Input::Message {
+                from: *from,
+                incarnation: *incarnation,
+                envelope: envelope.clone(),
+            },
             Input::Tick => Input::Tick,
-            Input::Peer { peer, state } => Input::Peer { peer: *peer, state: *state },
+            Input::Peer { peer, state } => Input::Peer {
+                peer: *peer,
+                state: *state,
+            },
             Input::Congested(congested) => Input::Congested(*congested),
             Input::Disconnected { port } => Input::Disconnected { port: *port },
-            Input::Skip { to, number } => Input::Skip { to: *to, number: *number },
+            Input::Skip { to, number } => Input::Skip {
+                to: *to,
+                number: *number,
+            },
         }
     }
 }
@@ -52,12 +90,21 @@ impl<M: Metadata> Input<M> {
     ///
     /// # Errors
     /// The node is broken.
-    pub(crate) fn apply<S: Server<Metadata = M>>(self, node: &mut Node<S>, now: Now) -> Result<(), NodeError> {
+    pub(crate) fn apply<S: Server<Metadata = M>>(
+        self,
+        node: &mut Node<S>,
+        now: Now,
+    ) -> Result<(), NodeError> {
         match self {
-            Input::Request { port, client, request, message } => {
-                node.client_message(now, port, client, request, message)
+            Input::Request {
+                port,
+                client,
+                request,
+                message,
+            } => node.client_message(now, port, client, request, message),
+            Input::Message { from, envelope, .. } => {
+                node.server_message(now, from, envelope.message)
             }
-            Input::Message { from, envelope, .. } => node.server_message(now, from, envelope.message),
             Input::Tick => node.tick(now),
             Input::Peer { peer, state } => node.peer_change(now, peer, state),
             Input::Congested(congested) => {
@@ -116,7 +163,12 @@ pub(crate) struct Lost<M: Metadata> {
 
 impl<M: Metadata> Journal<M> {
     /// A journal for a run whose servers survive crashes; `None` if they do not.
-    pub(crate) fn new(durability: Durability, model: DiskModel, started: Now, strict: bool) -> Option<Self> {
+    pub(crate) fn new(
+        durability: Durability,
+        model: DiskModel,
+        started: Now,
+        strict: bool,
+    ) -> Option<Self> {
         (durability != Durability::None).then(|| Journal {
             durability,
             model,
@@ -130,7 +182,11 @@ impl<M: Metadata> Journal<M> {
     }
 
     pub(crate) fn append(&mut self, now: Now, input: Input<M>) {
-        self.entries.push(Entry { now, input, fingerprint: None });
+        self.entries.push(Entry {
+            now,
+            input,
+            fingerprint: None,
+        });
     }
 
     /// Whether the state after the last entry is to be noted.
@@ -146,7 +202,9 @@ impl<M: Metadata> Journal<M> {
 
     /// Holds the outputs of the last entry, or hands them back if they need not wait.
     pub(crate) fn hold(&mut self, outputs: Vec<Output<M>>) -> Option<Vec<Output<M>>> {
-        if self.durability == Durability::Async || (self.stable == self.entries.len() && self.held.is_empty()) {
+        if self.durability == Durability::Async
+            || (self.stable == self.entries.len() && self.held.is_empty())
+        {
             return Some(outputs);
         }
         if !outputs.is_empty() {
@@ -169,7 +227,8 @@ impl<M: Metadata> Journal<M> {
         Some((now_us / interval_us + 1) * interval_us)
     }
 
-    /// The disk is ready for its next step. Returns the outputs that nothing holds any more, and when the next step is due.
+    /// The disk is ready for its next step. Returns the outputs that nothing holds any more, and when the next step is
+    /// due.
     pub(crate) fn synced(&mut self, now_us: u64) -> (Vec<Output<M>>, Option<u64>) {
         match self.sync {
             Sync::Idle => (Vec::new(), None),
@@ -181,7 +240,9 @@ impl<M: Metadata> Journal<M> {
                 self.stable = stable;
                 self.sync = Sync::Idle;
                 let mut outputs = Vec::new();
-                while let Some((_, released)) = self.held.pop_front_if(|(entries, _)| *entries <= stable) {
+                while let Some((_, released)) =
+                    self.held.pop_front_if(|(entries, _)| *entries <= stable)
+                {
                     outputs.extend(released);
                 }
                 (outputs, self.start_sync(now_us))
@@ -209,6 +270,8 @@ impl<M: Metadata> Journal<M> {
             Output::Send { latest, .. } | Output::Broadcast { latest, .. } => !latest,
             Output::Reply { .. } => true,
         };
-        self.held.iter().any(|(_, outputs)| outputs.iter().any(is_message))
+        self.held
+            .iter()
+            .any(|(_, outputs)| outputs.iter().any(is_message))
     }
 }

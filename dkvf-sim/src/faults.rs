@@ -27,8 +27,15 @@ impl<P: Protocol> Simulation<P> {
         self.changes = schedule.changes();
         self.schedule = schedule;
         for index in 0..self.changes.len() {
-            let time_us = self.schedule_start_us.saturating_add(self.changes[index].at_us);
-            self.queue.push(time_us, Event::Change { index: index as u32 });
+            let time_us = self
+                .schedule_start_us
+                .saturating_add(self.changes[index].at_us);
+            self.queue.push(
+                time_us,
+                Event::Change {
+                    index: index as u32,
+                },
+            );
         }
     }
 
@@ -41,7 +48,10 @@ impl<P: Protocol> Simulation<P> {
             self.begin(fault, Some(change.fault));
             return;
         }
-        let begun = self.injected.iter().position(|injected| injected.scheduled == Some(change.fault));
+        let begun = self
+            .injected
+            .iter()
+            .position(|injected| injected.scheduled == Some(change.fault));
         if let Some(fault) = begun {
             self.end_injected(fault);
         }
@@ -52,7 +62,10 @@ impl<P: Protocol> Simulation<P> {
         let index = self.injected.len() as u32;
         self.begin(fault, None);
         if let Some(for_us) = for_us {
-            self.queue.push(self.now_us.saturating_add(for_us), Event::Ends { fault: index });
+            self.queue.push(
+                self.now_us.saturating_add(for_us),
+                Event::Ends { fault: index },
+            );
         }
     }
 
@@ -69,7 +82,11 @@ impl<P: Protocol> Simulation<P> {
 
     fn begin(&mut self, fault: Fault, scheduled: Option<usize>) {
         let text = format!("{fault:?}");
-        self.note(|simulation| TraceEvent::Fault { at_us: simulation.now_us, text, begins: true });
+        self.note(|simulation| TraceEvent::Fault {
+            at_us: simulation.now_us,
+            text,
+            begins: true,
+        });
         let mut drift_before_ppm = 0;
         match &fault {
             Fault::Crash { node, disk } => self.crash_host(self.host_of(*node), *disk),
@@ -82,11 +99,19 @@ impl<P: Protocol> Simulation<P> {
                 simulation.links[id as usize].cuts += 1;
                 simulation.break_link(id);
             }),
-            Fault::Delay { links, by_us, jitter_us } => self.for_links(links, |simulation, id| {
-                simulation.links[id as usize].delays.push((*by_us, *jitter_us));
+            Fault::Delay {
+                links,
+                by_us,
+                jitter_us,
+            } => self.for_links(links, |simulation, id| {
+                simulation.links[id as usize]
+                    .delays
+                    .push((*by_us, *jitter_us));
             }),
             Fault::Hold { links } => {
-                self.for_links(links, |simulation, id| simulation.links[id as usize].holds += 1);
+                self.for_links(links, |simulation, id| {
+                    simulation.links[id as usize].holds += 1
+                });
             }
             Fault::Slow { node, factor } => {
                 let host = self.host_of(*node);
@@ -105,7 +130,12 @@ impl<P: Protocol> Simulation<P> {
                 self.clock_changed(host);
             }
             Fault::DiskFull { node } => self.machines[node.index()].disk_full = true,
-            Fault::Break { links, lose_permille, repeat_permille, reorder_permille } => {
+            Fault::Break {
+                links,
+                lose_permille,
+                repeat_permille,
+                reorder_permille,
+            } => {
                 let promise = BrokenPromise {
                     lose_permille: *lose_permille,
                     repeat_permille: *repeat_permille,
@@ -117,7 +147,12 @@ impl<P: Protocol> Simulation<P> {
             }
         }
         let lasts = !matches!(fault, Fault::Restart { .. } | Fault::Step { .. });
-        self.injected.push(Injected { fault, scheduled, lasts, drift_before_ppm });
+        self.injected.push(Injected {
+            fault,
+            scheduled,
+            lasts,
+            drift_before_ppm,
+        });
     }
 
     pub(crate) fn end_injected(&mut self, index: usize) {
@@ -125,9 +160,17 @@ impl<P: Protocol> Simulation<P> {
         if !std::mem::take(&mut injected.lasts) {
             return;
         }
-        let Injected { fault, drift_before_ppm, .. } = injected.clone();
+        let Injected {
+            fault,
+            drift_before_ppm,
+            ..
+        } = injected.clone();
         let text = format!("{fault:?}");
-        self.note(|simulation| TraceEvent::Fault { at_us: simulation.now_us, text, begins: false });
+        self.note(|simulation| TraceEvent::Fault {
+            at_us: simulation.now_us,
+            text,
+            begins: false,
+        });
         match &fault {
             Fault::Crash { node, .. } => self.restart_host(self.host_of(*node)),
             Fault::Pause { node } => {
@@ -139,9 +182,16 @@ impl<P: Protocol> Simulation<P> {
                 simulation.links[id as usize].cuts -= 1;
                 simulation.dial(id);
             }),
-            Fault::Delay { links, by_us, jitter_us } => self.for_links(links, |simulation, id| {
+            Fault::Delay {
+                links,
+                by_us,
+                jitter_us,
+            } => self.for_links(links, |simulation, id| {
                 let delays = &mut simulation.links[id as usize].delays;
-                if let Some(place) = delays.iter().position(|delay| *delay == (*by_us, *jitter_us)) {
+                if let Some(place) = delays
+                    .iter()
+                    .position(|delay| *delay == (*by_us, *jitter_us))
+                {
                     delays.remove(place);
                 }
             }),
@@ -152,7 +202,9 @@ impl<P: Protocol> Simulation<P> {
             }
             Fault::Drift { node, .. } => {
                 let (host, now_us) = (self.host_of(*node), self.now_us);
-                self.hosts[host as usize].clock.set_drift(now_us, drift_before_ppm);
+                self.hosts[host as usize]
+                    .clock
+                    .set_drift(now_us, drift_before_ppm);
                 self.clock_changed(host);
             }
             Fault::DiskFull { node } => {
@@ -192,7 +244,8 @@ impl<P: Protocol> Simulation<P> {
         if link.holds == 0
             && let Some((time_us, number)) = link.wire.release(now_us)
         {
-            self.queue.push_numbered(time_us, number, Event::Frame { link: id });
+            self.queue
+                .push_numbered(time_us, number, Event::Frame { link: id });
         }
     }
 
@@ -200,11 +253,28 @@ impl<P: Protocol> Simulation<P> {
     fn keep_promise(&mut self, id: u32) {
         let link = &mut self.links[id as usize];
         link.broken_promise = None;
-        let (from, to, incarnation, number) =
-            (ServerId(link.from), ServerId(link.to), link.taken_from, link.taken);
+        let (from, to, incarnation, number) = (
+            ServerId(link.from),
+            ServerId(link.to),
+            link.taken_from,
+            link.taken,
+        );
         if let Some(message) = link.overtaken.take() {
-            let envelope = Envelope { number, bytes: 0, latest: false, message };
-            self.step(to, 0, Input::Message { from, incarnation, envelope });
+            let envelope = Envelope {
+                number,
+                bytes: 0,
+                latest: false,
+                message,
+            };
+            self.step(
+                to,
+                0,
+                Input::Message {
+                    from,
+                    incarnation,
+                    envelope,
+                },
+            );
         }
     }
 }

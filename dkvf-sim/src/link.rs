@@ -1,9 +1,11 @@
-//! The session layer between two servers, one direction: reliable, in order, exactly once, above connections that break.
+//! The session layer between two servers, one direction: reliable, in order, exactly once, above connections that
+//! break.
 //!
-//! It does what `dkvf_core::net::link` does on TCP, with typed messages instead of bytes. Frames are numbered by what the
-//! sender emitted in its present incarnation; a heartbeat that a newer one made superfluous leaves a gap. The receiver's
-//! position is known to the sender at once: acknowledgements cost nothing and take no time, and a frame is acknowledged when
-//! it is taken. What a receiver forgets in a crash, because it was not stable, is given back to the sender.
+//! It does what `dkvf_core::net::link` does on TCP, with typed messages instead of bytes. Frames are numbered by what
+//! the sender emitted in its present incarnation; a heartbeat that a newer one made superfluous leaves a gap. The
+//! receiver's position is known to the sender at once: acknowledgements cost nothing and take no time, and a frame is
+//! acknowledged when it is taken. What a receiver forgets in a crash, because it was not stable, is given back to the
+//! sender.
 
 use crate::wire::Wire;
 
@@ -23,7 +25,8 @@ pub(crate) enum Connection {
     Up,
     /// It is broken, and the sender has not noticed.
     Broken,
-    /// The sender dials since then. It reports the peer as `Up` when it gets through, unless this is its first connection.
+    /// The sender dials since then. It reports the peer as `Up` when it gets through, unless this is its first
+    /// connection.
     Dialling { since_us: u64, first: bool },
     /// The sender is down.
     Idle,
@@ -116,15 +119,38 @@ impl<M> Link<M> {
         }
         self.emitted += 1;
         let number = self.emitted;
-        self.append(sent_us, Envelope { number, bytes, latest: false, message });
+        self.append(
+            sent_us,
+            Envelope {
+                number,
+                bytes,
+                latest: false,
+                message,
+            },
+        );
         true
     }
 
     /// Appends a message that a newer one makes superfluous: it waits while `backed_up`, and then only the newest does.
-    pub(crate) fn push_latest(&mut self, sent_us: u64, bytes: u32, message: M, capacity: u64, backed_up: bool) {
+    pub(crate) fn push_latest(
+        &mut self,
+        sent_us: u64,
+        bytes: u32,
+        message: M,
+        capacity: u64,
+        backed_up: bool,
+    ) {
         self.emitted += 1;
         let number = self.emitted;
-        self.latest = Some((sent_us, Envelope { number, bytes, latest: true, message }));
+        self.latest = Some((
+            sent_us,
+            Envelope {
+                number,
+                bytes,
+                latest: true,
+                message,
+            },
+        ));
         if !backed_up {
             self.append_latest(capacity);
         }
@@ -132,8 +158,9 @@ impl<M> Link<M> {
 
     /// Appends the heartbeat that waits, if there is room.
     pub(crate) fn append_latest(&mut self, capacity: u64) {
-        if let Some((sent_us, latest)) =
-            self.latest.take_if(|(_, latest)| self.kept_bytes + u64::from(latest.bytes) < congestion(capacity))
+        if let Some((sent_us, latest)) = self
+            .latest
+            .take_if(|(_, latest)| self.kept_bytes + u64::from(latest.bytes) < congestion(capacity))
         {
             self.append(sent_us, latest);
         }
@@ -160,7 +187,11 @@ impl<M> Link<M> {
 
     /// Drops all that is kept; returns how many messages that were, heartbeats apart.
     pub(crate) fn drop_kept(&mut self) -> u64 {
-        let dropped = self.wire.frames().filter(|frame| !frame.body.latest).count();
+        let dropped = self
+            .wire
+            .frames()
+            .filter(|frame| !frame.body.latest)
+            .count();
         self.wire.clear();
         self.latest = None;
         self.kept_bytes = 0;
@@ -186,7 +217,8 @@ fn congestion(capacity: u64) -> u64 {
 /// When a caller that was cut off at `since_us` dials for the first time at `from_us` or later: the pauses between its
 /// attempts begin with `pause_us` and double up to `pauses_max` times as long.
 pub(crate) fn next_attempt(since_us: u64, from_us: u64, pause_us: u64, pauses_max: u64) -> u64 {
-    let (mut attempt_us, mut pause_us, longest_us) = (since_us, pause_us.max(1), pause_us.max(1) * pauses_max);
+    let (mut attempt_us, mut pause_us, longest_us) =
+        (since_us, pause_us.max(1), pause_us.max(1) * pauses_max);
     while attempt_us < from_us && pause_us < longest_us {
         attempt_us += pause_us;
         pause_us = (pause_us * 2).min(longest_us);
@@ -205,7 +237,10 @@ mod tests {
     fn attempts_come_after_pauses_that_double_up_to_the_longest() {
         // From 100 on with pauses of 10, 20, 40, 40, ...: at 100, 110, 130, 170, 210, 250.
         let next = |from_us| next_attempt(100, from_us, 10, 4);
-        assert_eq!([90, 100, 101, 111, 130, 131, 171, 211].map(next), [100, 100, 110, 130, 130, 170, 210, 250]);
+        assert_eq!(
+            [90, 100, 101, 111, 130, 131, 171, 211].map(next),
+            [100, 100, 110, 130, 130, 170, 210, 250]
+        );
         assert_eq!(next(1_000_001), 1_000_010, "170 + 40 n");
     }
 }

@@ -25,8 +25,8 @@ pub struct Options {
     /// What clients do. Its number of operations is [`Options::operations`].
     pub workload: WorkloadSpec,
     /// Spreads the operations evenly over so much virtual time, in microseconds; otherwise the workload's own target
-    /// applies, and without one a session begins an operation when the one before has ended. Random faults happen within
-    /// this time: without it, within 100 times the protocol's longest timer.
+    /// applies, and without one a session begins an operation when the one before has ended. Random faults happen
+    /// within this time: without it, within 100 times the protocol's longest timer.
     pub spread_us: Option<u64>,
     /// One-way latency between replicas.
     pub latency: Latency,
@@ -40,8 +40,8 @@ pub struct Options {
     pub clocks: ClockOptions,
     /// What work costs.
     pub cpu: CpuModel,
-    /// Which host each server runs on, by server id; `None`: each has one of its own. Processor, clocks, crash and pause
-    /// belong to the host.
+    /// Which host each server runs on, by server id; `None`: each has one of its own. Processor, clocks, crash and
+    /// pause belong to the host.
     pub hosts: Option<Vec<u16>>,
     /// What goes wrong.
     pub faults: Faults,
@@ -51,8 +51,8 @@ pub struct Options {
     pub disk: DiskModel,
     /// Name of the storage engine. Only `memory` can be simulated so far.
     pub storage: String,
-    /// Time after which a client gives up, in microseconds: its operation has an unknown outcome. A server answers a request
-    /// that waits there for half as long with `Timeout`.
+    /// Time after which a client gives up, in microseconds: its operation has an unknown outcome. A server answers a
+    /// request that waits there for half as long with `Timeout`.
     pub request_timeout_us: u64,
     /// How far ahead a stamp from outside may be, in microseconds.
     pub max_drift_us: u64,
@@ -64,8 +64,8 @@ pub struct Options {
     pub trace: bool,
     /// Which writes are watched until every replica shows them.
     pub visibility: VisibilityOptions,
-    /// The run ends at this virtual time whatever is left to do, in microseconds. What follows, until the cluster is at rest
-    /// and read, is not limited by it.
+    /// The run ends at this virtual time whatever is left to do, in microseconds. What follows, until the cluster is
+    /// at rest and read, is not limited by it.
     pub time_limit_us: u64,
 }
 
@@ -88,8 +88,8 @@ pub enum Durability {
     /// Nothing: a server that crashed comes back empty.
     #[default]
     None,
-    /// What was written some time before. Replies do not wait for the disk, so a server can forget what it has told others:
-    /// protocols that rely on their state break.
+    /// What was written some time before. Replies do not wait for the disk, so a server can forget what it has told
+    /// others: protocols that rely on their state break.
     Async,
     /// All that anybody was told: messages and replies wait until the inputs that led to them are stable. The disk is
     /// written at fixed intervals.
@@ -110,7 +110,10 @@ pub struct DiskModel {
 
 impl Default for DiskModel {
     fn default() -> Self {
-        DiskModel { sync_us: 200, group_us: 2_000 }
+        DiskModel {
+            sync_us: 200,
+            group_us: 2_000,
+        }
     }
 }
 
@@ -130,7 +133,12 @@ pub struct LinkOptions {
 
 impl Default for LinkOptions {
     fn default() -> Self {
-        LinkOptions { detect_us: 10_000, reconnect_us: 10_000, capacity_bytes: 80 << 20, message_bytes_max: 20 << 20 }
+        LinkOptions {
+            detect_us: 10_000,
+            reconnect_us: 10_000,
+            capacity_bytes: 80 << 20,
+            message_bytes_max: 20 << 20,
+        }
     }
 }
 
@@ -138,8 +146,8 @@ impl Default for LinkOptions {
 const WATCHED_OPERATIONS_MAX: u64 = 20_000;
 
 impl Options {
-    /// A run of `operations` operations of `workload`: 2 replicas of 3 partitions 10 ms ± 5 ms apart, 8 clients, perfect
-    /// clocks, no faults.
+    /// A run of `operations` operations of `workload`: 2 replicas of 3 partitions 10 ms ± 5 ms apart, 8 clients,
+    /// perfect clocks, no faults.
     pub fn new(seed: u64, workload: WorkloadSpec, operations: u64) -> Self {
         let watched = VisibilityOptions::default();
         Options {
@@ -150,8 +158,14 @@ impl Options {
             operations,
             workload,
             spread_us: None,
-            latency: Latency::Uniform { mean_us: 10_000, spread_us: 5_000 },
-            intra_latency: Latency::Uniform { mean_us: 250, spread_us: 150 },
+            latency: Latency::Uniform {
+                mean_us: 10_000,
+                spread_us: 5_000,
+            },
+            intra_latency: Latency::Uniform {
+                mean_us: 250,
+                spread_us: 150,
+            },
             bandwidth_bytes_s: None,
             links: LinkOptions::default(),
             clocks: ClockOptions::default(),
@@ -167,7 +181,11 @@ impl Options {
             strict: false,
             trace: false,
             visibility: if operations <= WATCHED_OPERATIONS_MAX {
-                VisibilityOptions { one_in: 1, watched_max: 100_000, samples_max: 1_000_000 }
+                VisibilityOptions {
+                    one_in: 1,
+                    watched_max: 100_000,
+                    samples_max: 1_000_000,
+                }
             } else {
                 watched
             },
@@ -186,16 +204,29 @@ impl Options {
     /// A sentence that says what and what to do.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         let servers = usize::from(self.replicas) * usize::from(self.partitions);
-        anyhow::ensure!(servers > 0, "a cluster has at least one replica and one partition");
-        anyhow::ensure!(servers <= usize::from(u16::MAX), "a cluster has at most {} servers, not {servers}", u16::MAX);
+        anyhow::ensure!(
+            servers > 0,
+            "a cluster has at least one replica and one partition"
+        );
+        anyhow::ensure!(
+            servers <= usize::from(u16::MAX),
+            "a cluster has at most {} servers, not {servers}",
+            u16::MAX
+        );
         anyhow::ensure!(self.clients > 0, "a run has at least one client");
         anyhow::ensure!(
             self.storage == "memory",
             "storage {:?} cannot be simulated: only `memory` can, engines with files of their own are run on TCP",
             self.storage
         );
-        anyhow::ensure!(self.request_timeout_us > 0, "a request timeout is at least a microsecond");
-        anyhow::ensure!(self.bandwidth_bytes_s != Some(0), "a bandwidth of 0 bytes a second transmits nothing");
+        anyhow::ensure!(
+            self.request_timeout_us > 0,
+            "a request timeout is at least a microsecond"
+        );
+        anyhow::ensure!(
+            self.bandwidth_bytes_s != Some(0),
+            "a bandwidth of 0 bytes a second transmits nothing"
+        );
         anyhow::ensure!(
             self.links.capacity_bytes >= 4 * self.links.message_bytes_max,
             "a link keeps at least four times the largest message"

@@ -125,7 +125,12 @@ pub enum FailureKind {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "at {}.{:06} s", self.at_us / 1_000_000, self.at_us % 1_000_000)?;
+        write!(
+            f,
+            "at {}.{:06} s",
+            self.at_us / 1_000_000,
+            self.at_us % 1_000_000
+        )?;
         if let Some(node) = &self.node {
             write!(f, ", server {node}")?;
         }
@@ -141,7 +146,10 @@ pub(crate) struct Counts {
 
 impl Counts {
     pub(crate) fn add(&mut self, kind: MessageKind, name: &'static str, bytes: u64) {
-        let place = self.entries.iter().position(|(k, n, _)| *k == kind && std::ptr::eq(*n, name));
+        let place = self
+            .entries
+            .iter()
+            .position(|(k, n, _)| *k == kind && std::ptr::eq(*n, name));
         let place = place.unwrap_or_else(|| {
             self.entries.push((kind, name, MessageCount::default()));
             self.entries.len() - 1

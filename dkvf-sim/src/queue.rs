@@ -91,7 +91,11 @@ impl Queue {
 
     /// Adds an event with a number that was given before.
     pub(crate) fn push_numbered(&mut self, time_us: u64, number: u64, event: Event) {
-        let entry = Entry { time_us, number, event };
+        let entry = Entry {
+            time_us,
+            number,
+            event,
+        };
         if self.vacant
             && let Some(mut top) = self.heap.peek_mut()
         {
@@ -110,7 +114,11 @@ impl Queue {
             PeekMut::pop(top);
         }
         self.vacant = false;
-        let Entry { time_us, number, event } = *self.heap.peek()?;
+        let Entry {
+            time_us,
+            number,
+            event,
+        } = *self.heap.peek()?;
         if time_us > until_us {
             return None;
         }

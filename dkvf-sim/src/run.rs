@@ -29,9 +29,9 @@ const TIMER_US: u64 = 10_000;
 
 /// Simulates one run. Equal options give equal outcomes on every machine.
 ///
-/// Records are loaded while nothing goes wrong. Then clients and faults begin. When all operations have ended, or the time
-/// limit is reached, everything is healed and the cluster comes to rest; what still waits then is a failure. At last new
-/// sessions read every key at every replica.
+/// Records are loaded while nothing goes wrong. Then clients and faults begin. When all operations have ended, or the
+/// time limit is reached, everything is healed and the cluster comes to rest; what still waits then is a failure. At
+/// last new sessions read every key at every replica.
 ///
 /// # Errors
 /// Options that contradict themselves or cannot be simulated. What goes wrong in the run is in its [`Outcome`].
@@ -59,8 +59,13 @@ impl<P: Protocol> Run<P> {
         if let Some(spread_us) = options.spread_us {
             spec.target_ops_s = Some(options.operations as f64 * 1e6 / spread_us.max(1) as f64);
         }
-        let recorder = Recorder::new(options.operations as usize * spec.entries_per_operation() + 1);
-        let workload = Workload::new(spec, derived_seed(options.seed, "workload"), options.clients);
+        let recorder =
+            Recorder::new(options.operations as usize * spec.entries_per_operation() + 1);
+        let workload = Workload::new(
+            spec,
+            derived_seed(options.seed, "workload"),
+            options.clients,
+        );
         let progress = Arc::new(Progress::default());
         let (port, topology) = (simulation.port.clone(), simulation.topology.clone());
         let driver = Driver::<P::Client>::new(
@@ -71,16 +76,27 @@ impl<P: Protocol> Run<P> {
             Some(recorder),
         );
         simulation.executor = Some(driver.clone());
-        Ok(Run { simulation, driver, workload, progress })
+        Ok(Run {
+            simulation,
+            driver,
+            workload,
+            progress,
+        })
     }
 
     fn sessions(&self) -> Vec<(u32, u16)> {
         let replicas = self.simulation.options.replicas;
-        (0..self.workload.sessions()).map(|session| (session, (session % u32::from(replicas)) as u16)).collect()
+        (0..self.workload.sessions())
+            .map(|session| (session, (session % u32::from(replicas)) as u16))
+            .collect()
     }
 
     /// Starts a phase and runs it to its end, or to `until_us`. Returns whether it ended.
-    fn phase(&mut self, until_us: u64, start: impl FnOnce(&Driver<P::Client>, Box<dyn FnOnce()>)) -> bool {
+    fn phase(
+        &mut self,
+        until_us: u64,
+        start: impl FnOnce(&Driver<P::Client>, Box<dyn FnOnce()>),
+    ) -> bool {
         let ended = Rc::new(Cell::new(false));
         let end = ended.clone();
         self.simulation.port.set_now(self.simulation.now_us);
@@ -102,9 +118,15 @@ impl<P: Protocol> Run<P> {
     fn load(&mut self) {
         let sessions = self.sessions();
         let until_us = self.simulation.options.time_limit_us;
-        let ended = self.phase(until_us, |driver, finished| driver.load(&sessions, finished));
+        let ended = self.phase(until_us, |driver, finished| {
+            driver.load(&sessions, finished)
+        });
         if !ended || self.progress.is_stopped() {
-            let why = self.driver.take_report().last_failure.unwrap_or_else(|| "the time limit was reached".to_owned());
+            let why = self
+                .driver
+                .take_report()
+                .last_failure
+                .unwrap_or_else(|| "the time limit was reached".to_owned());
             self.fail(FailureKind::Load, why);
         }
         self.progress.reset();
@@ -116,8 +138,14 @@ impl<P: Protocol> Run<P> {
         self.simulation.follow(schedule);
         let (sessions, start_us) = (self.sessions(), self.simulation.now_us);
         let end_us = self.simulation.options.time_limit_us.max(start_us);
-        let window = Window { start_us, measure_us: start_us, end_us };
-        self.phase(end_us, |driver, finished| driver.run(&sessions, window, finished));
+        let window = Window {
+            start_us,
+            measure_us: start_us,
+            end_us,
+        };
+        self.phase(end_us, |driver, finished| {
+            driver.run(&sessions, window, finished)
+        });
         self.progress.reset();
     }
 
@@ -131,7 +159,9 @@ impl<P: Protocol> Run<P> {
                 let horizon_us = options.spread_us.unwrap_or(100 * timer_us);
                 let nemesis = NemesisOptions {
                     timer_us,
-                    latency_us: options.latency.mean_us(0, usize::from(options.replicas) - 1),
+                    latency_us: options
+                        .latency
+                        .mean_us(0, usize::from(options.replicas) - 1),
                     ..NemesisOptions::new(*kinds, derived_seed(options.seed, "faults"), horizon_us)
                 };
                 Schedule::random(&nemesis, &self.simulation.topology)
@@ -143,11 +173,22 @@ impl<P: Protocol> Run<P> {
         self.simulation.heal();
         self.rest();
         for id in self.simulation.topology.ids() {
-            let status = self.simulation.node(id).map(|node| node.status()).unwrap_or_default();
+            let status = self
+                .simulation
+                .node(id)
+                .map(|node| node.status())
+                .unwrap_or_default();
             if status.parked > 0 && self.simulation.failure.is_none() {
-                let sites: Vec<String> =
-                    status.parked_at.iter().map(|(site, count)| format!("{count} at {site}")).collect();
-                let text = format!("{} still wait although everything is at rest: {}", status.parked, sites.join(", "));
+                let sites: Vec<String> = status
+                    .parked_at
+                    .iter()
+                    .map(|(site, count)| format!("{count} at {site}"))
+                    .collect();
+                let text = format!(
+                    "{} still wait although everything is at rest: {}",
+                    status.parked,
+                    sites.join(", ")
+                );
                 self.simulation.fail(id, FailureKind::Parked, text);
             }
         }
@@ -166,23 +207,37 @@ impl<P: Protocol> Run<P> {
             }
             was_quiet = is_quiet;
             if self.simulation.now_us > limit_us {
-                let text = format!("not at rest {} s after the last fault and operation", REST_US_MAX / 1_000_000);
+                let text = format!(
+                    "not at rest {} s after the last fault and operation",
+                    REST_US_MAX / 1_000_000
+                );
                 return self.fail(FailureKind::Restless, text);
             }
         }
     }
 
-    /// Time in which what was sent has arrived and cut-offs have made their rounds: several periods and latencies, and as
-    /// much as the clocks differ.
+    /// Time in which what was sent has arrived and cut-offs have made their rounds: several periods and latencies, and
+    /// as much as the clocks differ.
     fn grace_us(&mut self) -> u64 {
         let simulation = &mut self.simulation;
         let now_us = simulation.now_us;
-        let shown = simulation.machines.iter().map(|machine| machine.clock_max_us).max().unwrap_or(0);
-        let clocks = simulation.hosts.iter_mut().map(|host| host.clock.read(now_us).clock_us);
+        let shown = simulation
+            .machines
+            .iter()
+            .map(|machine| machine.clock_max_us)
+            .max()
+            .unwrap_or(0);
+        let clocks = simulation
+            .hosts
+            .iter_mut()
+            .map(|host| host.clock.read(now_us).clock_us);
         let spread_us = shown.saturating_sub(clocks.min().unwrap_or(shown));
         let replicas = usize::from(simulation.options.replicas);
         let pairs = (0..replicas).flat_map(|from| (0..replicas).map(move |to| (from, to)));
-        let latency_us = pairs.map(|(from, to)| simulation.options.latency.mean_us(from, to)).max().unwrap_or(0);
+        let latency_us = pairs
+            .map(|(from, to)| simulation.options.latency.mean_us(from, to))
+            .max()
+            .unwrap_or(0);
         spread_us + 8 * simulation.longest_period_us() + 6 * latency_us + 10_000
     }
 
@@ -192,7 +247,10 @@ impl<P: Protocol> Run<P> {
             .driver
             .recorded_keys()
             .into_iter()
-            .map(|index| NamedKey { index, bytes: naming.name(index) })
+            .map(|index| NamedKey {
+                index,
+                bytes: naming.name(index),
+            })
             .collect();
         for replica in 0..self.simulation.options.replicas {
             if self.simulation.failure.is_some() {
@@ -210,7 +268,12 @@ impl<P: Protocol> Run<P> {
 
     fn fail(&mut self, kind: FailureKind, text: String) {
         let at_us = self.simulation.now_us;
-        self.simulation.failure.get_or_insert(Failure { node: None, at_us, kind, text });
+        self.simulation.failure.get_or_insert(Failure {
+            node: None,
+            at_us,
+            kind,
+            text,
+        });
     }
 
     fn outcome(mut self) -> anyhow::Result<Outcome> {
@@ -219,9 +282,17 @@ impl<P: Protocol> Run<P> {
         }
         let state_hash = self.simulation.state_hash()?;
         let measurements = self.driver.take_report().measurements;
-        let recorder = self.driver.take_recorder().unwrap_or_else(|| Recorder::new(0));
+        let recorder = self
+            .driver
+            .take_recorder()
+            .unwrap_or_else(|| Recorder::new(0));
         let options = self.simulation.options.clone();
-        let history = verdict::history::<P>(&recorder, &self.workload, usize::from(options.replicas), options.seed);
+        let history = verdict::history::<P>(
+            &recorder,
+            &self.workload,
+            usize::from(options.replicas),
+            options.seed,
+        );
         let entries: Vec<&Entry> = recorder.entries().collect();
         let simulation = self.simulation;
         let naming = &self.workload.spec().naming;
@@ -261,7 +332,10 @@ impl<P: Protocol> Simulation<P> {
     pub fn state_hash(&self) -> anyhow::Result<u64> {
         let mut hash = Xxh3::new();
         for machine in &self.machines {
-            let state = machine.node.as_ref().map_or(Ok(0), |node| node.state_hash())?;
+            let state = machine
+                .node
+                .as_ref()
+                .map_or(Ok(0), |node| node.state_hash())?;
             hash.update(&state.to_le_bytes());
         }
         Ok(hash.digest())

@@ -6,7 +6,8 @@ use std::rc::Rc;
 use dkvf_core::config::NodeConfig;
 use dkvf_core::storage::{MemoryStore, Store};
 use dkvf_core::{
-    Metadata, Node, NodeError, NodeOptions, Now, PeerState, Protocol, ServerId, SessionExecutor, Topology,
+    Metadata, Node, NodeError, NodeOptions, Now, PeerState, Protocol, ServerId, SessionExecutor,
+    Topology,
 };
 use dkvf_workload::faults::{Change, Schedule};
 use rand_pcg::Pcg64Mcg;
@@ -39,7 +40,11 @@ pub(crate) enum Work {
     /// Look at a node's timers.
     Tick { node: u32 },
     /// Tell a node about a peer.
-    Peer { node: u32, peer: ServerId, state: PeerState },
+    Peer {
+        node: u32,
+        peer: ServerId,
+        state: PeerState,
+    },
     /// Release what waited for a node's disk.
     Synced { node: u32 },
 }
@@ -81,8 +86,8 @@ pub(crate) struct Machine<P: Protocol> {
 
 /// A cluster in virtual time.
 ///
-/// Nothing here runs by itself: [`Simulation::run_until`] processes events up to a time. Time is in microseconds from the
-/// start; the physical clocks of servers begin at [`START_US`](crate::world::START_US).
+/// Nothing here runs by itself: [`Simulation::run_until`] processes events up to a time. Time is in microseconds from
+/// the start; the physical clocks of servers begin at [`START_US`](crate::world::START_US).
 pub struct Simulation<P: Protocol> {
     pub(crate) options: Options,
     pub(crate) topology: Topology,
@@ -130,8 +135,13 @@ impl<P: Protocol> Simulation<P> {
         };
         let host_count = host_of.iter().max().map_or(0, |host| host + 1);
         let host = |number: u32| Host {
-            nodes: (0..servers as u32).filter(|node| host_of[*node as usize] == number).collect(),
-            clock: Clock::new(&options.clocks, stream(options.seed, "clock", u64::from(number))),
+            nodes: (0..servers as u32)
+                .filter(|node| host_of[*node as usize] == number)
+                .collect(),
+            clock: Clock::new(
+                &options.clocks,
+                stream(options.seed, "clock", u64::from(number)),
+            ),
             cpu: Cpu::new(options.cpu),
             inbox: VecDeque::new(),
             work_armed: false,
@@ -194,16 +204,31 @@ impl<P: Protocol> Simulation<P> {
     }
 
     /// Makes the node of a server that has nothing. What it draws depends on its incarnation.
-    pub(crate) fn new_node(&mut self, id: ServerId, incarnation: u32, now: Now) -> anyhow::Result<Node<P::Server>> {
+    pub(crate) fn new_node(
+        &mut self,
+        id: ServerId,
+        incarnation: u32,
+        now: Now,
+    ) -> anyhow::Result<Node<P::Server>> {
         let options = NodeOptions {
             request_timeout_us: (self.options.request_timeout_us / 2).max(1),
             max_drift_us: self.options.max_drift_us,
-            seed: derived_seed(self.options.seed, &format!("choices of incarnation {incarnation}")),
+            seed: derived_seed(
+                self.options.seed,
+                &format!("choices of incarnation {incarnation}"),
+            ),
             strict: self.options.strict,
             ..NodeOptions::default()
         };
         let machine = &self.machines[id.index()];
-        let mut node = Node::new(&machine.config, self.topology.clone(), id, store::<P>(id), now, options)?;
+        let mut node = Node::new(
+            &machine.config,
+            self.topology.clone(),
+            id,
+            store::<P>(id),
+            now,
+            options,
+        )?;
         node.watch_visibility(self.options.visibility);
         Ok(node)
     }
@@ -257,22 +282,30 @@ impl<P: Protocol> Simulation<P> {
 
     /// The longest period of the protocol's timers at any server that is up, in microseconds.
     pub fn longest_period_us(&self) -> u64 {
-        let nodes = self.machines.iter().filter_map(|machine| machine.node.as_ref());
+        let nodes = self
+            .machines
+            .iter()
+            .filter_map(|machine| machine.node.as_ref());
         nodes.filter_map(Node::longest_period_us).max().unwrap_or(0)
     }
 
     /// Whether nothing is on its way or waits for a disk, heartbeats apart, and all links are connected.
     pub fn is_quiet(&self) -> bool {
-        let links = self.links.iter().all(|link| {
-            !link.keeps_messages() && link.connection == LinkConnection::Up
-        });
+        let links = self
+            .links
+            .iter()
+            .all(|link| !link.keeps_messages() && link.connection == LinkConnection::Up);
         let connections = self.connections.iter().all(|connection| {
             connection.requests.is_empty()
                 && connection.replies.is_empty()
                 && connection.state == ConnectionState::Up
         });
         let disks = self.machines.iter().all(|machine| {
-            machine.node.is_some() && !machine.journal.as_ref().is_some_and(Journal::holds_messages)
+            machine.node.is_some()
+                && !machine
+                    .journal
+                    .as_ref()
+                    .is_some_and(Journal::holds_messages)
         });
         links && connections && disks && self.hosts.iter().all(|host| host.inbox.is_empty())
     }
@@ -284,8 +317,8 @@ impl<P: Protocol> Simulation<P> {
         self.run_while(until_us, |_| true);
     }
 
-    /// Processes events up to `until_us` for as long as `goes_on` says so, asked before each event. Returns whether it was
-    /// `goes_on` that ended it.
+    /// Processes events up to `until_us` for as long as `goes_on` says so, asked before each event. Returns whether it
+    /// was `goes_on` that ended it.
     pub fn run_while(&mut self, until_us: u64, mut goes_on: impl FnMut(&Self) -> bool) -> bool {
         while self.failure.is_none() {
             if !goes_on(self) {
@@ -313,8 +346,14 @@ impl<P: Protocol> Simulation<P> {
             Event::LinkUp { link, generation } => self.link_up(link, generation),
             Event::Request { connection } => self.request_due(connection, number),
             Event::Reply { connection } => self.reply_due(connection, number),
-            Event::ConnectionLost { connection, generation } => self.connection_lost(connection, generation),
-            Event::ConnectionUp { connection, generation } => self.connection_up(connection, generation),
+            Event::ConnectionLost {
+                connection,
+                generation,
+            } => self.connection_lost(connection, generation),
+            Event::ConnectionUp {
+                connection,
+                generation,
+            } => self.connection_up(connection, generation),
             Event::Tick { node } => self.tick_due(node),
             Event::Work { host } => self.go_on(host),
             Event::Synced { node, generation } => self.disk_ready(node, generation),
@@ -361,7 +400,13 @@ impl<P: Protocol> Simulation<P> {
                 requests: Wire::new(),
                 replies: Wire::new(),
                 incarnation: machine.incarnation,
-                state: if up { ConnectionState::Up } else { ConnectionState::Dialling { since_us: self.now_us } },
+                state: if up {
+                    ConnectionState::Up
+                } else {
+                    ConnectionState::Dialling {
+                        since_us: self.now_us,
+                    }
+                },
                 generation: 0,
             });
         }
@@ -378,20 +423,29 @@ impl<P: Protocol> Simulation<P> {
 
     /// Adds to the trace if there is one.
     pub(crate) fn note(&mut self, event: impl FnOnce(&Self) -> TraceEvent) {
-        if self.trace.is_some() {
-            let event = event(self);
-            self.trace.as_mut().expect("invariant: looked at above").push(event);
+        if let Some(mut trace) = self.trace.take() {
+            trace.push(event(self));
+            self.trace = Some(trace);
         }
     }
 
     /// The run is no good; nothing moves any more.
     pub(crate) fn fail(&mut self, id: ServerId, kind: FailureKind, text: String) {
-        let failure = Failure { node: Some(self.name(id)), at_us: self.now_us, kind, text };
+        let failure = Failure {
+            node: Some(self.name(id)),
+            at_us: self.now_us,
+            kind,
+            text,
+        };
         self.failure.get_or_insert(failure);
     }
 
     pub(crate) fn stop(&mut self, id: ServerId, error: &NodeError) {
-        self.fail(id, FailureKind::Stopped, format!("the server stopped: {error}"));
+        self.fail(
+            id,
+            FailureKind::Stopped,
+            format!("the server stopped: {error}"),
+        );
     }
 }
 

@@ -8,12 +8,23 @@ use dkvf_workload::{Recorder, Workload};
 use xxhash_rust::xxh3::Xxh3;
 
 /// The history of a run.
-pub(crate) fn history<P: Protocol>(recorder: &Recorder, workload: &Workload, replicas: usize, seed: u64) -> History {
-    let sites: Vec<String> = (0..replicas).map(|replica| format!("dc{replica}")).collect();
+pub(crate) fn history<P: Protocol>(
+    recorder: &Recorder,
+    workload: &Workload,
+    replicas: usize,
+    seed: u64,
+) -> History {
+    let sites: Vec<String> = (0..replicas)
+        .map(|replica| format!("dc{replica}"))
+        .collect();
     let about = About {
         workload: workload.spec().name.clone(),
         clock: "virtual".to_owned(),
-        claims: P::claims().models.iter().map(|model| (*model).to_owned()).collect(),
+        claims: P::claims()
+            .models
+            .iter()
+            .map(|model| (*model).to_owned())
+            .collect(),
         seed: Some(seed),
     };
     Recorder::history([recorder], workload, &sites, about)

@@ -14,8 +14,8 @@ pub(crate) struct Frame<T> {
     pub(crate) body: T,
 }
 
-/// Frames in three parts: those that have arrived and wait to be taken, those that are on their way, those that wait to be
-/// sent. Only the first one that is on its way has an event in the queue of the simulation.
+/// Frames in three parts: those that have arrived and wait to be taken, those that are on their way, those that wait
+/// to be sent. Only the first one that is on its way has an event in the queue of the simulation.
 #[derive(Debug)]
 pub(crate) struct Wire<T> {
     frames: VecDeque<Frame<T>>,
@@ -32,18 +32,34 @@ pub(crate) type Arrival = Option<(u64, u64)>;
 
 impl<T> Wire<T> {
     pub(crate) fn new() -> Self {
-        Wire { frames: VecDeque::new(), arrived: 0, flying: 0, last_due_us: 0, armed: 0 }
+        Wire {
+            frames: VecDeque::new(),
+            arrived: 0,
+            flying: 0,
+            last_due_us: 0,
+            armed: 0,
+        }
     }
 
     /// Appends a frame that waits to be sent.
     pub(crate) fn push(&mut self, sent_us: u64, body: T) {
-        self.frames.push_back(Frame { sent_us, due_us: 0, number: 0, body });
+        self.frames.push_back(Frame {
+            sent_us,
+            due_us: 0,
+            number: 0,
+            body,
+        });
     }
 
     /// Puts a frame back before all others. Nothing may have arrived or be on its way.
     pub(crate) fn push_front(&mut self, sent_us: u64, body: T) {
         debug_assert_eq!(self.arrived + self.flying, 0);
-        self.frames.push_front(Frame { sent_us, due_us: 0, number: 0, body });
+        self.frames.push_front(Frame {
+            sent_us,
+            due_us: 0,
+            number: 0,
+            body,
+        });
     }
 
     /// The first frame that waits to be sent.
@@ -72,8 +88,8 @@ impl<T> Wire<T> {
         Some((frame.due_us, frame.number))
     }
 
-    /// The event with this number has come. `None` if it is out of date. Otherwise the first frame on its way has arrived;
-    /// returns the event for the next one.
+    /// The event with this number has come. `None` if it is out of date. Otherwise the first frame on its way has
+    /// arrived; returns the event for the next one.
     pub(crate) fn arrive(&mut self, number: u64) -> Option<Arrival> {
         if self.armed != number {
             return None;
@@ -119,7 +135,11 @@ impl<T> Wire<T> {
 
     /// Drops the frames that had not left at `now_us`, whose sender died then.
     pub(crate) fn drop_sent_after(&mut self, now_us: u64) {
-        while self.frames.back().is_some_and(|frame| frame.sent_us > now_us) {
+        while self
+            .frames
+            .back()
+            .is_some_and(|frame| frame.sent_us > now_us)
+        {
             self.frames.pop_back();
             if self.frames.len() < self.arrived + self.flying {
                 self.flying -= 1;

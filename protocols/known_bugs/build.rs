@@ -1,4 +1,4 @@
-//! Makes a broken copy of a protocol for each patch in this folder.
+//! Makes a broken copy of a protocol for each patch in `patches`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,15 +8,17 @@ use anyhow::{Context as _, Result, ensure};
 
 /// Where the protocols are, and what paths in patches are relative to.
 const PROTOCOLS: &str = "../src";
+/// Where the patches are.
+const PATCHES: &str = "patches";
 /// What the protocols share; every copy gets its own.
 const SHARED: &str = "causal";
 
 fn main() -> Result<()> {
     println!("cargo:rerun-if-changed={PROTOCOLS}");
-    println!("cargo:rerun-if-changed=.");
+    println!("cargo:rerun-if-changed={PATCHES}");
     let out = PathBuf::from(env::var_os("OUT_DIR").context("OUT_DIR is not set")?);
     let mut bugs = Vec::new();
-    for patch in files(Path::new("."))? {
+    for patch in files(Path::new(PATCHES))? {
         if patch.extension().is_some_and(|extension| extension == "patch") {
             let bug = Bug::read(&patch).with_context(|| format!("{}", patch.display()))?;
             bug.make(&out).with_context(|| format!("{}", patch.display()))?;
@@ -146,7 +148,6 @@ fn registry(bugs: &[Bug], out: &Path) -> Result<String> {
             .and_then(|(_, rest)| rest.split_whitespace().next())
             .with_context(|| format!("{protocol}/mod.rs implements no Protocol"))?;
         writeln!(modules, "/// {}", bug.story()?)?;
-        writeln!(modules, "#[allow(dead_code, reason = \"a copy uses only a part of what protocols share\")]")?;
         writeln!(modules, "pub mod {module} {{")?;
         for folder in [SHARED, protocol] {
             writeln!(modules, "    #[path = {:?}]\n    pub mod {folder};", path(folder))?;

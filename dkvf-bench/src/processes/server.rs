@@ -30,7 +30,7 @@ pub(super) struct ServerProcess {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Up,
-    /// Since it was started again.
+    /// Since it was started again, or went on.
     Starting(Instant),
     Paused,
     Down,
@@ -61,7 +61,7 @@ impl ServerProcess {
         self.state == State::Up
     }
 
-    /// Whether it was started again and has not answered since.
+    /// Whether it was started again, or went on, and has not answered since.
     pub(super) fn is_starting(&self) -> bool {
         matches!(self.state, State::Starting(_))
     }
@@ -71,7 +71,7 @@ impl ServerProcess {
         self.state = State::Up;
     }
 
-    /// It does not answer yet, after it was started again.
+    /// It does not answer yet, after it was started again or went on.
     ///
     /// # Errors
     /// It has ended, or it had time enough.
@@ -90,7 +90,7 @@ impl ServerProcess {
             Some(words) => bail!("{words}"),
             None if in_time => Ok(()),
             None => bail!(
-                "server {} does not answer {START_TIMEOUT:?} after it was started again",
+                "server {} does not answer {START_TIMEOUT:?} after a fault had ended",
                 self.config.name
             ),
         }
@@ -150,10 +150,10 @@ impl ServerProcess {
         Ok(())
     }
 
-    /// Has it go on.
+    /// Has it go on; it may have been stopped while it was starting.
     pub(super) fn resume(&mut self) -> anyhow::Result<()> {
         signal(&self.child, Signal::Continue)?;
-        self.state = State::Up;
+        self.state = State::Starting(Instant::now());
         Ok(())
     }
 

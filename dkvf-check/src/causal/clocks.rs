@@ -80,7 +80,8 @@ pub(crate) struct Visit<'p> {
 }
 
 impl<'p> Visit<'p> {
-    /// The causal past of a transaction that this one read from, with that transaction itself. That of [`INIT`] is empty.
+    /// The causal past of a transaction that this one read from, with that transaction itself; that of [`INIT`] is
+    /// empty.
     pub(crate) fn past_of_source(&self, source: Node) -> Past<'p> {
         Past {
             chains: self.chains,
@@ -156,7 +157,11 @@ impl<'o, 'a, 'h> Clocks<'o, 'a, 'h> {
         for &node in self.order.sorted() {
             let mut counts = slots.inherit(self.order.previous(node));
             let reads = committed.reads(node);
-            for from in reads.iter().map(|read| read.from).filter(|&from| from != INIT) {
+            for from in reads
+                .iter()
+                .map(|read| read.from)
+                .filter(|&from| from != INIT)
+            {
                 budget.spend(1 + chains.len() / 64)?;
                 let past = Past {
                     chains: &chains,
@@ -178,7 +183,11 @@ impl<'o, 'a, 'h> Clocks<'o, 'a, 'h> {
                 past,
                 slots: &slots,
             })?;
-            for from in reads.iter().map(|read| read.from).filter(|&from| from != INIT) {
+            for from in reads
+                .iter()
+                .map(|read| read.from)
+                .filter(|&from| from != INIT)
+            {
                 slots.release(from);
             }
             let (chain, place) = (self.chains.chain(node), self.chains.place(node));
@@ -205,7 +214,10 @@ fn peak(order: &CausalOrder, needed: &[u32]) -> usize {
         live += 1;
         peak = peak.max(live);
         let sources = order.committed.reads(node).iter().map(|read| read.from);
-        for from in sources.filter(|&from| from != INIT).chain(order.previous(node)) {
+        for from in sources
+            .filter(|&from| from != INIT)
+            .chain(order.previous(node))
+        {
             needed[from as usize] -= 1;
             live -= usize::from(needed[from as usize] == 0);
         }
@@ -290,7 +302,8 @@ impl Slots {
         *needed -= 1;
         if *needed == 0 {
             let slot = self.slot_of[node as usize];
-            self.spare.push(std::mem::take(&mut self.clocks[slot as usize]));
+            self.spare
+                .push(std::mem::take(&mut self.clocks[slot as usize]));
             self.free.push(slot);
         }
     }

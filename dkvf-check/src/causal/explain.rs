@@ -125,7 +125,8 @@ impl Explainer<'_, '_, '_> {
         } = forced;
         let reader = visibility.last().map(|step| step.to);
         let read = reader.and_then(|reader| self.read(reader, key, source));
-        let (Some(reader), Some(read), Some(write)) = (reader, read, self.write(missed, key)) else {
+        let (Some(reader), Some(read), Some(write)) = (reader, read, self.write(missed, key))
+        else {
             return Ok(None);
         };
         let mut story = Story::default();
@@ -165,8 +166,13 @@ impl Explainer<'_, '_, '_> {
                 narrator.name_with(missed, Some(write)),
             )
         };
-        let (from, to) = (narrator.name(reader, Some(read)), narrator.name(missed, Some(write)));
-        story.say(format!("however, {from} < {to}, because {reason}: a contradiction"));
+        let (from, to) = (
+            narrator.name(reader, Some(read)),
+            narrator.name(missed, Some(write)),
+        );
+        story.say(format!(
+            "however, {from} < {to}, because {reason}: a contradiction"
+        ));
         Ok(Some(story.finish(history, kind, key)))
     }
 
@@ -195,13 +201,17 @@ impl Explainer<'_, '_, '_> {
         if let Some(last) = story.because.last_mut() {
             *last = format!("however, {last}: a contradiction");
         }
-        let key = cycle[0].key.expect("invariant: a cycle has a dependency, for session order has none");
+        let key = cycle[0]
+            .key
+            .expect("invariant: a cycle has a dependency, for session order has none");
         Ok(story.finish(self.order.committed.history, kind, key))
     }
 
     /// Why an edge is there; what an inferred one follows from is told first.
     fn reason(&self, story: &mut Story, step: &Step, ends: Ends) -> Result<String, Undecided> {
-        let (EdgeKind::Inferred, Some(key), (Some(older), Some(newer))) = (step.kind, step.key, ends) else {
+        let (EdgeKind::Inferred, Some(key), (Some(older), Some(newer))) =
+            (step.kind, step.key, ends)
+        else {
             return Ok(self.narrator().reason(step, ends));
         };
         let forced = Forced {
@@ -264,6 +274,10 @@ impl Explainer<'_, '_, '_> {
 
     fn any(&self, node: Node) -> Option<OpId> {
         let transaction = self.order.committed.transaction(node)?;
-        self.order.committed.history.operations_of(transaction).next()
+        self.order
+            .committed
+            .history
+            .operations_of(transaction)
+            .next()
     }
 }

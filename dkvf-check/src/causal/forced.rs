@@ -109,16 +109,20 @@ impl<'c, 'o, 'a, 'h> LatestWriters<'c, 'o, 'a, 'h> {
             let mut start = 0;
             let chain = |node| clocks.chains.chain(node);
             let writers = committed.writers(key);
-            groups.push(writers.chunk_by(|a, b| chain(a.node) == chain(b.node)).map(|group| {
-                let end = start + group.len() as u32;
-                let group = Group {
-                    chain: chain(group[0].node),
-                    start,
-                    end,
-                };
-                start = end;
-                group
-            }));
+            groups.push(
+                writers
+                    .chunk_by(|a, b| chain(a.node) == chain(b.node))
+                    .map(|group| {
+                        let end = start + group.len() as u32;
+                        let group = Group {
+                            chain: chain(group[0].node),
+                            start,
+                            end,
+                        };
+                        start = end;
+                        group
+                    }),
+            );
         }
         Ok(LatestWriters {
             clocks,
@@ -141,13 +145,17 @@ impl<'c, 'o, 'a, 'h> LatestWriters<'c, 'o, 'a, 'h> {
         let groups = &groups[first..];
         let source = visit.past_of_source(read.from);
         let mut steps = 1;
-        for group in groups.iter().take_while(|group| group.chain < visit.chains.end) {
+        for group in groups
+            .iter()
+            .take_while(|group| group.chain < visit.chains.end)
+        {
             steps += 1;
             let (seen, known) = (visit.past.count(group.chain), source.count(group.chain));
             if seen <= known {
                 continue;
             }
-            let writers = &self.committed.writers(read.key)[group.start as usize..group.end as usize];
+            let writers =
+                &self.committed.writers(read.key)[group.start as usize..group.end as usize];
             let place = |node| self.clocks.chains.place(node);
             let visible = writers.partition_point(|writer| place(writer.node) <= seen);
             if let Some(latest) = writers[..visible].last()

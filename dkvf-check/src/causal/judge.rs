@@ -51,7 +51,8 @@ fn judge(model: Model, history: &History, options: &Options) -> Result<Vec<Anoma
         return graph::anomalies_of(model, order, &committed, &versions, budget);
     }
     if order == Order::RealTime {
-        let reason = format!("{model} is not defined with real time; its orders are none and session");
+        let reason =
+            format!("{model} is not defined with real time; its orders are none and session");
         return Err(Undecided(reason));
     }
     let judge = Judge {
@@ -75,7 +76,11 @@ pub(crate) fn cyclic_causality(
         versions,
         budget,
     };
-    judge.cycles(AnomalyKind::CyclicCausality, Visible::Cause, &order.links(&[]))
+    judge.cycles(
+        AnomalyKind::CyclicCausality,
+        Visible::Cause,
+        &order.links(&[]),
+    )
 }
 
 struct Judge<'a, 'h> {
@@ -139,12 +144,17 @@ impl<'a, 'h> Judge<'a, 'h> {
         let forces = self.causally_forced(&clocks)?;
         let mut missed = forces.stale;
         missed.extend(self.replaced(&clocks, &forces.open)?);
-        let anomalies = self.missed_writes(AnomalyKind::CausalityViolation, Visible::Cause, &missed)?;
+        let anomalies =
+            self.missed_writes(AnomalyKind::CausalityViolation, Visible::Cause, &missed)?;
         if !anomalies.is_empty() {
             return Ok(anomalies);
         }
         // What clients saw of the order of a list is no matter of explanation.
-        self.cycles(AnomalyKind::ConflictOrderCycle, Visible::Cause, &self.arbitration(&[])?)
+        self.cycles(
+            AnomalyKind::ConflictOrderCycle,
+            Visible::Cause,
+            &self.arbitration(&[])?,
+        )
     }
 
     /// CM.
@@ -196,7 +206,9 @@ impl<'a, 'h> Judge<'a, 'h> {
         let mut replaced = Vec::new();
         clocks.visit(self.budget, |visit| {
             let first = forced.partition_point(|forced| forced.older < visit.node);
-            let of_node = forced[first..].iter().take_while(|forced| forced.older == visit.node);
+            let of_node = forced[first..]
+                .iter()
+                .take_while(|forced| forced.older == visit.node);
             for &forced in of_node {
                 self.budget.spend(1)?;
                 let place = clocks.chains.place(forced.newer);
@@ -220,7 +232,12 @@ impl<'a, 'h> Judge<'a, 'h> {
             let next = |to| link(to, EdgeKind::VersionOrder, Some(key));
             edges.extend(order.windows(2).map(|pair| (pair[0], next(pair[1]))));
             if let Some(&last) = order.last() {
-                edges.extend(self.versions.rest(key).iter().map(|&rest| (last, next(rest))));
+                edges.extend(
+                    self.versions
+                        .rest(key)
+                        .iter()
+                        .map(|&rest| (last, next(rest))),
+                );
             }
         }
         Ok(Rows::new(self.committed.node_count(), &edges))
@@ -288,8 +305,16 @@ impl<'a, 'h> Judge<'a, 'h> {
             let mut best: Option<Vec<Step>> = None;
             for &start in component.iter().filter(starts_cycle).take(SEARCHES_MAX) {
                 let along = (&Along::Links(links), &AnyRoute);
-                let cycle = shortest(self.order, along, start, is_inside, |node| node == start, self.budget)?;
-                let is_shorter = |cycle: &Vec<Step>| best.as_ref().is_none_or(|best| cycle.len() < best.len());
+                let cycle = shortest(
+                    self.order,
+                    along,
+                    start,
+                    is_inside,
+                    |node| node == start,
+                    self.budget,
+                )?;
+                let is_shorter =
+                    |cycle: &Vec<Step>| best.as_ref().is_none_or(|best| cycle.len() < best.len());
                 best = cycle.filter(is_shorter).or(best);
             }
             if let Some(cycle) = best {

@@ -21,7 +21,10 @@ pub(super) fn unexplained(
     budget: &Budget,
 ) -> Result<Option<Unexplained>, Undecided> {
     for (session, nodes) in order.committed.sessions().enumerate() {
-        let last_read = nodes.clone().rev().find(|&node| !order.committed.reads(node).is_empty());
+        let last_read = nodes
+            .clone()
+            .rev()
+            .find(|&node| !order.committed.reads(node).is_empty());
         let Some(last) = last_read else {
             continue;
         };
@@ -86,7 +89,9 @@ impl<'k, 'o, 'a, 'h> Knowledge<'k, 'o, 'a, 'h> {
         };
         for number in 0..knowledge.nodes.len() {
             for cause in causes(order, knowledge.nodes[number]) {
-                let cause = knowledge.number(cause).expect("invariant: causes of what is known are known");
+                let cause = knowledge
+                    .number(cause)
+                    .expect("invariant: causes of what is known are known");
                 knowledge.follow(number, cause)?;
             }
         }
@@ -150,7 +155,9 @@ impl<'k, 'o, 'a, 'h> Knowledge<'k, 'o, 'a, 'h> {
             self.forced.push(forced);
             return Ok(false);
         }
-        let later = self.number(newer).expect("invariant: what was read is known");
+        let later = self
+            .number(newer)
+            .expect("invariant: what was read is known");
         if self.is_before(earlier, later) {
             return Ok(true);
         }

@@ -37,7 +37,11 @@ impl<'a, 'h> CausalOrder<'a, 'h> {
         for node in committed.nodes() {
             budget.spend(1)?;
             let sources = committed.reads(node).iter().map(|read| read.from);
-            reads.extend(sources.filter(|&from| from != INIT).map(|from| (from, node)));
+            reads.extend(
+                sources
+                    .filter(|&from| from != INIT)
+                    .map(|from| (from, node)),
+            );
         }
         let mut causal = CausalOrder {
             committed,
@@ -77,7 +81,11 @@ impl<'a, 'h> CausalOrder<'a, 'h> {
             let node = by_time[place as usize];
             budget.spend(1 + self.readers(node).len())?;
             sorted.push(node);
-            for next in self.next(node).into_iter().chain(self.readers(node).iter().copied()) {
+            for next in self
+                .next(node)
+                .into_iter()
+                .chain(self.readers(node).iter().copied())
+            {
                 let missing = &mut missing[next as usize];
                 *missing -= 1;
                 if *missing == 0 {
@@ -131,7 +139,12 @@ impl<'a, 'h> CausalOrder<'a, 'h> {
     pub(crate) fn edges(&self, forced: &[Forced]) -> Vec<(Node, Link)> {
         let mut edges = Vec::with_capacity(2 * self.sorted.len() + forced.len());
         for node in self.committed.nodes() {
-            for read in self.committed.reads(node).iter().filter(|read| read.from != INIT) {
+            for read in self
+                .committed
+                .reads(node)
+                .iter()
+                .filter(|read| read.from != INIT)
+            {
                 edges.push((read.from, link(node, EdgeKind::ReadsFrom, Some(read.key))));
             }
             if let Some(next) = self.next(node) {

@@ -59,11 +59,18 @@ pub(crate) fn missed(
     let mut found: Vec<(KeyId, Node)> = if writes.len() < reads.len() {
         let of_key = |key| {
             let start = reads.partition_point(|&(other, _)| other < key);
-            reads[start..].iter().take_while(move |&&(other, _)| other == key)
+            reads[start..]
+                .iter()
+                .take_while(move |&&(other, _)| other == key)
         };
-        writes.iter().flat_map(|write| of_key(write.key)).copied().collect()
+        writes
+            .iter()
+            .flat_map(|write| of_key(write.key))
+            .copied()
+            .collect()
     } else {
-        let is_written = |&&(key, _): &&(KeyId, Node)| committed.writer_index(key, source).is_some();
+        let is_written =
+            |&&(key, _): &&(KeyId, Node)| committed.writer_index(key, source).is_some();
         reads.iter().filter(is_written).copied().collect()
     };
     found.retain(|&(_, from)| from != source);

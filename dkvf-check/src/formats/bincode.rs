@@ -74,7 +74,10 @@ impl Bytes<'_> {
     }
 
     fn flag(&mut self) -> Result<bool, String> {
-        let flag = self.bytes.get(self.at).ok_or("the file ends where a flag is expected")?;
+        let flag = self
+            .bytes
+            .get(self.at)
+            .ok_or("the file ends where a flag is expected")?;
         self.at += 1;
         match flag {
             0 => Ok(false),
@@ -89,13 +92,19 @@ impl Bytes<'_> {
         let rest = (self.bytes.len() - self.at) / size;
         match usize::try_from(length) {
             Ok(length) if length <= rest => Ok(length),
-            _ => Err(format!("a length is {length}, which is beyond the end of the file")),
+            _ => Err(format!(
+                "a length is {length}, which is beyond the end of the file"
+            )),
         }
     }
 }
 
 /// Writes a history.
-pub(super) fn write(history: &History, out: &mut impl Write, losses: &mut Losses) -> io::Result<()> {
+pub(super) fn write(
+    history: &History,
+    out: &mut impl Write,
+    losses: &mut Losses,
+) -> io::Result<()> {
     let ability = Ability {
         failed: true,
         ..Ability::default()
@@ -104,7 +113,13 @@ pub(super) fn write(history: &History, out: &mut impl Write, losses: &mut Losses
     let transactions = export.sessions.iter().flatten();
     let events = transactions.clone().map(|exported| exported.accesses.len());
     let (transactions, events) = (transactions.count(), events.sum());
-    for number in [0, export.sessions.len(), history.key_count(), transactions, events] {
+    for number in [
+        0,
+        export.sessions.len(),
+        history.key_count(),
+        transactions,
+        events,
+    ] {
         write_number(out, number as u64)?;
     }
     for text in ["dkvf", "", ""] {

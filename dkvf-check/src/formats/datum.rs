@@ -123,7 +123,9 @@ impl<'b> Data<'b> {
     /// Goes out of a list or a map if it ends here. An end of the file ends it too late.
     pub(super) fn close(&mut self, bracket: u8) -> Result<bool, ReadError> {
         match self.peek()? {
-            None => Err(self.malformed(format!("the file ends before a {:?}", char::from(bracket)))),
+            None => {
+                Err(self.malformed(format!("the file ends before a {:?}", char::from(bracket))))
+            }
             Some(byte) => {
                 self.at += usize::from(byte == bracket);
                 Ok(byte == bracket)
@@ -195,7 +197,9 @@ impl<'b> Data<'b> {
             self.skip_blanks(depth)?;
             match self.bytes.get(self.at) {
                 None => {
-                    return Err(self.malformed(format!("the file ends before a {:?}", char::from(end))));
+                    return Err(
+                        self.malformed(format!("the file ends before a {:?}", char::from(end)))
+                    );
                 }
                 Some(&byte) if byte == end => {
                     self.at += 1;
@@ -240,9 +244,7 @@ impl<'b> Data<'b> {
 
     /// The bytes up to the next delimiter.
     fn token(&mut self) -> String {
-        let is_delimiter = |byte: &u8| {
-            byte.is_ascii_whitespace() || b",;\"()[]{}".contains(byte)
-        };
+        let is_delimiter = |byte: &u8| byte.is_ascii_whitespace() || b",;\"()[]{}".contains(byte);
         let is_end = |byte: &u8| is_delimiter(byte) || *byte == b':' && self.syntax == Syntax::Json;
         let rest = &self.bytes[self.at..];
         let length = rest.iter().position(is_end).unwrap_or(rest.len());
@@ -300,7 +302,8 @@ impl<'b> Data<'b> {
             Some(b'u') => {
                 let first = self.four_digits()?;
                 // A character beyond 16 bits is a pair of escapes.
-                let is_pair = (0xd800..0xdc00).contains(&first) && self.bytes[self.at..].starts_with(b"\\u");
+                let is_pair =
+                    (0xd800..0xdc00).contains(&first) && self.bytes[self.at..].starts_with(b"\\u");
                 let code = if is_pair {
                     self.at += 2;
                     let second = self.four_digits()?;
@@ -317,7 +320,9 @@ impl<'b> Data<'b> {
     fn four_digits(&mut self) -> Result<u32, ReadError> {
         let digits = self.bytes[self.at..].first_chunk::<4>();
         let code = digits.and_then(|digits| {
-            digits.iter().try_fold(0, |code, &digit| Some(code * 16 + char::from(digit).to_digit(16)?))
+            digits.iter().try_fold(0, |code, &digit| {
+                Some(code * 16 + char::from(digit).to_digit(16)?)
+            })
         });
         let Some(code) = code else {
             return Err(self.malformed("\\u without four digits"));
@@ -330,7 +335,11 @@ impl<'b> Data<'b> {
         let first = self.bytes.get(self.at).copied();
         self.at += usize::from(first.is_some());
         let rest = self.token();
-        let name = [first.map(char::from).map(String::from).unwrap_or_default(), rest].concat();
+        let name = [
+            first.map(char::from).map(String::from).unwrap_or_default(),
+            rest,
+        ]
+        .concat();
         Ok(Datum::Text(match name.as_str() {
             "newline" => "\n".to_owned(),
             "space" => " ".to_owned(),

@@ -79,10 +79,16 @@ fn operation(sessions: &mut Sessions, event: &Datum) -> Result<Operation, String
             let write = event.field("Write");
             let fields = write.or(event.field("Read"));
             let fields = fields.ok_or("an event is neither a Read nor a Write")?;
-            (write.is_some(), fields.field("variable"), fields.field("version"))
+            (
+                write.is_some(),
+                fields.field("variable"),
+                fields.field("version"),
+            )
         }
     };
-    let key = key.and_then(Datum::bytes).ok_or("an event has no variable")?;
+    let key = key
+        .and_then(Datum::bytes)
+        .ok_or("an event has no variable")?;
     let version = match version {
         Some(Datum::Nil) if !is_write => None,
         Some(version) => Some(version.bytes().ok_or("a version is not a number")?),
@@ -94,7 +100,11 @@ fn operation(sessions: &mut Sessions, event: &Datum) -> Result<Operation, String
 }
 
 /// Writes the sessions alone, a transaction a line.
-pub(super) fn write(history: &History, out: &mut impl Write, losses: &mut Losses) -> io::Result<()> {
+pub(super) fn write(
+    history: &History,
+    out: &mut impl Write,
+    losses: &mut Losses,
+) -> io::Result<()> {
     let ability = Ability {
         failed: true,
         zero: true,

@@ -31,9 +31,15 @@ pub(super) fn read(mut lines: Lines<impl BufRead>) -> Result<History, ReadError>
 fn read_line(sessions: &mut Sessions, session: u32, line: &str) -> Result<(), String> {
     let mut rest = line;
     while !rest.is_empty() && !rest.starts_with("//") {
-        let inside = rest.strip_prefix('[').ok_or_else(|| format!("{rest:?} does not begin with ["))?;
-        let (events, behind) = inside.split_once(']').ok_or("a transaction does not end with ]")?;
-        let operations = events.split_whitespace().map(|event| operation(sessions, event));
+        let inside = rest
+            .strip_prefix('[')
+            .ok_or_else(|| format!("{rest:?} does not begin with ["))?;
+        let (events, behind) = inside
+            .split_once(']')
+            .ok_or("a transaction does not end with ]")?;
+        let operations = events
+            .split_whitespace()
+            .map(|event| operation(sessions, event));
         let operations = operations.collect::<Result<_, _>>()?;
         let aborted = behind.strip_prefix('!');
         sessions.push(session, aborted.is_none(), operations);
@@ -62,7 +68,11 @@ fn operation(sessions: &mut Sessions, event: &str) -> Result<Operation, String> 
 }
 
 /// Writes a transaction a line.
-pub(super) fn write(history: &History, out: &mut impl Write, losses: &mut Losses) -> io::Result<()> {
+pub(super) fn write(
+    history: &History,
+    out: &mut impl Write,
+    losses: &mut Losses,
+) -> io::Result<()> {
     let ability = Ability {
         failed: true,
         zero: true,

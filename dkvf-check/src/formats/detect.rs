@@ -28,10 +28,13 @@ pub fn detect(head: &[u8], file_name: &str) -> Option<Format> {
             Some("hist") => Some(Format::DbcopHist),
             _ => None,
         },
-        start if start.starts_with("{\"") || start.starts_with("{ ") || start.starts_with("{\n") => {
+        start
+            if start.starts_with("{\"") || start.starts_with("{ ") || start.starts_with("{\n") =>
+        {
             of_json(text)
         }
-        start if start.starts_with(['{', '#']) => match has(":key") && (has(":get") || has(":put")) {
+        start if start.starts_with(['{', '#']) => match has(":key") && (has(":get") || has(":put"))
+        {
             true => Some(Format::PorcupineKv),
             false => Some(Format::JepsenEdn),
         },

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::history::{
-    Action, History, Operation, Outcome, SiteId, Stamps, Transaction, TxnId,
-};
+use crate::history::{Action, History, Operation, Outcome, SiteId, Stamps, Transaction, TxnId};
 
 use super::SITES_MAX;
 
@@ -112,7 +110,10 @@ impl Events {
     }
 
     /// Changes every operation once all are known.
-    pub(super) fn for_each_operation(&mut self, mut change: impl FnMut(&mut History, &mut Operation)) {
+    pub(super) fn for_each_operation(
+        &mut self,
+        mut change: impl FnMut(&mut History, &mut Operation),
+    ) {
         for (_, operations) in &mut self.transactions {
             for operation in operations {
                 change(&mut self.history, operation);
@@ -122,7 +123,9 @@ impl Events {
 
     /// All operations that were invoked.
     pub(super) fn operations(&self) -> impl Iterator<Item = &Operation> {
-        self.transactions.iter().flat_map(|(_, operations)| operations)
+        self.transactions
+            .iter()
+            .flat_map(|(_, operations)| operations)
     }
 
     /// What did not return has an unknown outcome.

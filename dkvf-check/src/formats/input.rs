@@ -79,7 +79,9 @@ impl<R: Read> Input<R> {
     /// All bytes.
     pub(super) fn all(&mut self) -> Result<Vec<u8>, ReadError> {
         let mut bytes = Vec::new();
-        let read = (&mut self.source).take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        let read = (&mut self.source)
+            .take(FILE_BYTES_MAX + 1)
+            .read_to_end(&mut bytes)?;
         if read as u64 > FILE_BYTES_MAX {
             return Err(too_long());
         }
@@ -112,7 +114,8 @@ pub(super) struct Lines<R> {
     source: R,
     line: Vec<u8>,
     number: u64,
-    total: u64,
+    /// So many bytes may follow.
+    left: u64,
 }
 
 impl<R: BufRead> Lines<R> {
@@ -121,7 +124,7 @@ impl<R: BufRead> Lines<R> {
             source,
             line: Vec::new(),
             number: 0,
-            total: 0,
+            left: FILE_BYTES_MAX,
         }
     }
 
@@ -129,17 +132,16 @@ impl<R: BufRead> Lines<R> {
     pub(super) fn next(&mut self) -> Result<Option<&[u8]>, ReadError> {
         self.line.clear();
         let limit = LINE_BYTES_MAX as u64 + 1;
-        let length = (&mut self.source).take(limit).read_until(b'\n', &mut self.line)?;
+        let length = (&mut self.source)
+            .take(limit)
+            .read_until(b'\n', &mut self.line)?;
         if length == 0 {
             return Ok(None);
         }
         self.number += 1;
-        self.total += length as u64;
+        self.left = self.left.checked_sub(length as u64).ok_or_else(too_long)?;
         if self.line.len() > LINE_BYTES_MAX {
             return Err(self.malformed(format!("longer than {LINE_BYTES_MAX} bytes")));
-        }
-        if self.total > FILE_BYTES_MAX {
-            return Err(too_long());
         }
         Ok(Some(self.line.trim_ascii()))
     }
@@ -147,5 +149,22 @@ impl<R: BufRead> Lines<R> {
     /// The present line is not of the format.
     pub(super) fn malformed(&self, reason: impl Into<String>) -> ReadError {
         ReadError::at(self.number, reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_unpacks_to_too_much_is_refused() {
+        let mut lines = Lines {
+            left: 7,
+            ..Lines::new(&b"abc\nde\nf\n"[..])
+        };
+        assert_eq!(lines.next().unwrap(), Some(&b"abc"[..]));
+        assert_eq!(lines.next().unwrap(), Some(&b"de"[..]));
+        let error = lines.next().unwrap_err().to_string();
+        assert!(error.contains("the file is longer than"), "{error}");
     }
 }

@@ -34,7 +34,9 @@ pub(super) fn read(bytes: &[u8], syntax: Syntax) -> Result<History, ReadError> {
         data.peek()?;
         let line = data.line();
         let datum = data.datum()?;
-        reader.event(&datum).map_err(|reason| ReadError::at(line, reason))?;
+        reader
+            .event(&datum)
+            .map_err(|reason| ReadError::at(line, reason))?;
     }
     match data.peek()? {
         Some(_) => Err(data.malformed("something follows the history")),
@@ -84,7 +86,9 @@ impl Reader {
             "fail" => Outcome::Fail,
             "info" => Outcome::Info,
             other => {
-                return Err(format!("type is {other:?}; allowed are invoke, ok, fail and info"));
+                return Err(format!(
+                    "type is {other:?}; allowed are invoke, ok, fail and info"
+                ));
             }
         };
         if outcome == Outcome::Info && !self.events.is_waiting(process) {
@@ -122,7 +126,9 @@ impl Reader {
         self.count += 1;
         match time {
             Some(time) if is_timed => {
-                let nanoseconds: u64 = time.whole().ok_or("a time is not a number of nanoseconds")?;
+                let nanoseconds: u64 = time
+                    .whole()
+                    .ok_or("a time is not a number of nanoseconds")?;
                 Ok(nanoseconds / 1000)
             }
             None if is_timed => Err("an event has no time, although others have".to_owned()),
@@ -136,7 +142,10 @@ impl Reader {
         match event.field("f").and_then(Datum::name) {
             None | Some("txn") => {
                 let elements = value.list().ok_or("the value is not a list")?;
-                elements.iter().map(|element| self.element(element)).collect()
+                elements
+                    .iter()
+                    .map(|element| self.element(element))
+                    .collect()
             }
             Some(f) => Ok(vec![self.single(f, event.field("key"), value)?]),
         }
@@ -160,12 +169,19 @@ impl Reader {
             ("read" | "write" | "w" | "r", None, Some([key, value])) => {
                 self.operation(f, Some(key), value)
             }
-            ("cas", None, Some([key, value @ Datum::List(_)])) => self.operation(f, Some(key), value),
+            ("cas", None, Some([key, value @ Datum::List(_)])) => {
+                self.operation(f, Some(key), value)
+            }
             _ => self.operation(f, key, value),
         }
     }
 
-    fn operation(&mut self, f: &str, key: Option<&Datum>, value: &Datum) -> Result<Operation, String> {
+    fn operation(
+        &mut self,
+        f: &str,
+        key: Option<&Datum>,
+        value: &Datum,
+    ) -> Result<Operation, String> {
         let action = match f {
             "r" | "read" | "get" => match value {
                 Datum::List(elements) => {
@@ -192,7 +208,9 @@ impl Reader {
         };
         let key = match key {
             None => ONLY_KEY.to_vec(),
-            Some(key) => key.bytes().ok_or("a key is neither a text, a number nor a keyword")?,
+            Some(key) => key
+                .bytes()
+                .ok_or("a key is neither a text, a number nor a keyword")?,
         };
         Ok(Operation {
             key: self.events.history.key_id(&key),
@@ -205,17 +223,23 @@ impl Reader {
         if *value == Datum::Nil {
             return Ok(None);
         }
-        let bytes = value.bytes().ok_or("a value is neither a text, a number nor a keyword")?;
+        let bytes = value
+            .bytes()
+            .ok_or("a value is neither a text, a number nor a keyword")?;
         Ok(Some(self.events.history.value_id(&bytes)))
     }
 
     /// In a history of lists, `nil` is the empty list.
     pub(super) fn into_history(mut self) -> History {
         let is_scalar = |operation: &Operation| {
-            matches!(operation.action, Action::Read(Some(_)) | Action::Write(_) | Action::Cas { .. })
+            matches!(
+                operation.action,
+                Action::Read(Some(_)) | Action::Write(_) | Action::Cas { .. }
+            )
         };
-        let is_list =
-            |operation: &Operation| matches!(operation.action, Action::Append(_) | Action::ReadList(_));
+        let is_list = |operation: &Operation| {
+            matches!(operation.action, Action::Append(_) | Action::ReadList(_))
+        };
         if self.events.operations().any(is_list) && !self.events.operations().any(is_scalar) {
             self.events.for_each_operation(|history, operation| {
                 if operation.action == Action::Read(None) {

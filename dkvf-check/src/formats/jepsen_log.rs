@@ -44,7 +44,12 @@ fn event(line: &[u8]) -> Result<Option<Datum>, String> {
     if !matches!(process, Datum::Number(_)) || !kind.name().is_some_and(is_event) {
         return Ok(None);
     }
-    let fields = [("process", process), ("type", kind), ("f", f), ("value", value)];
+    let fields = [
+        ("process", process),
+        ("type", kind),
+        ("f", f),
+        ("value", value),
+    ];
     let fields = fields.map(|(name, value)| (Datum::Name(name.to_owned()), value));
     Ok(Some(Datum::Map(fields.into())))
 }

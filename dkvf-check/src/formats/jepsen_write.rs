@@ -18,13 +18,17 @@ pub(super) fn write(
 ) -> io::Result<()> {
     losses.add_common(history);
     losses.add_if(!history.about.has_time(), Loss::RealTime);
-    let is_moved = |transaction: &crate::history::Transaction| transaction.session != transaction.process;
+    let is_moved =
+        |transaction: &crate::history::Transaction| transaction.session != transaction.process;
     losses.add_if(history.transactions().iter().any(is_moved), Loss::Sessions);
     let writer = Writer {
         history,
         notation: Notation { syntax },
         is_of_objects: history.operations().iter().any(|op| {
-            matches!(op.action, Action::Cas { .. } | Action::Acquire | Action::Release)
+            matches!(
+                op.action,
+                Action::Cas { .. } | Action::Acquire | Action::Release
+            )
         }),
     };
     let is_array = syntax == Syntax::Json;
@@ -56,14 +60,21 @@ pub(super) fn write(
 }
 
 /// Writes gets, puts and appends of texts.
-pub(super) fn write_kv(history: &History, out: &mut impl Write, losses: &mut Losses) -> io::Result<()> {
+pub(super) fn write_kv(
+    history: &History,
+    out: &mut impl Write,
+    losses: &mut Losses,
+) -> io::Result<()> {
     losses.add_common(history);
     losses.add_if(history.about.has_time(), Loss::Times);
     losses.add_if(!history.about.has_time(), Loss::RealTime);
-    let is_moved = |transaction: &crate::history::Transaction| transaction.session != transaction.process;
+    let is_moved =
+        |transaction: &crate::history::Transaction| transaction.session != transaction.process;
     losses.add_if(history.transactions().iter().any(is_moved), Loss::Sessions);
     let kept = losses.kept(history, false);
-    let notation = Notation { syntax: Syntax::Edn };
+    let notation = Notation {
+        syntax: Syntax::Edn,
+    };
     for (_, id, phase) in events_by_time(history) {
         let transaction = &history.transactions()[id];
         let [op] = &history.operations()[history.operations_of(id)] else {
@@ -114,7 +125,12 @@ struct Writer<'h> {
 
 impl Writer<'_> {
     /// `:f` and `:value` of an event; `None` if nothing of the transaction can be said.
-    fn value(&self, id: TxnId, phase: Phase, losses: &mut Losses) -> Option<(&'static str, String)> {
+    fn value(
+        &self,
+        id: TxnId,
+        phase: Phase,
+        losses: &mut Losses,
+    ) -> Option<(&'static str, String)> {
         let operations = &self.history.operations()[self.history.operations_of(id)];
         if let ([operation], true) = (operations, self.is_of_objects) {
             return self.object(operation, phase, losses);
@@ -123,7 +139,9 @@ impl Writer<'_> {
             .iter()
             .filter_map(|operation| {
                 let (f, value) = self.element(operation, phase, losses)?;
-                let key = self.notation.scalar(self.history.key(operation.key), losses);
+                let key = self
+                    .notation
+                    .scalar(self.history.key(operation.key), losses);
                 Some(self.notation.list(&[self.notation.name(f), key, value]))
             })
             .collect();
@@ -136,7 +154,9 @@ impl Writer<'_> {
         phase: Phase,
         losses: &mut Losses,
     ) -> Option<(&'static str, String)> {
-        let key = self.notation.scalar(self.history.key(operation.key), losses);
+        let key = self
+            .notation
+            .scalar(self.history.key(operation.key), losses);
         let (f, value) = self.element(operation, phase, losses)?;
         Some(match f {
             "acquire" | "release" => (f, key),
@@ -217,8 +237,12 @@ impl Notation {
 
     /// A number if the bytes are one that every reader knows exactly, else a text.
     fn scalar(&self, bytes: &[u8], losses: &mut Losses) -> String {
-        let number = str::from_utf8(bytes).ok().and_then(|text| text.parse::<i64>().ok());
-        let is_exact = |number: &i64| number.unsigned_abs() <= 1 << 53 && number.to_string().as_bytes() == bytes;
+        let number = str::from_utf8(bytes)
+            .ok()
+            .and_then(|text| text.parse::<i64>().ok());
+        let is_exact = |number: &i64| {
+            number.unsigned_abs() <= 1 << 53 && number.to_string().as_bytes() == bytes
+        };
         match number.filter(is_exact) {
             Some(number) => number.to_string(),
             None => self.quoted(bytes, losses),

@@ -40,9 +40,7 @@ impl Loss {
     /// It as a phrase.
     pub fn text(self) -> &'static str {
         match self {
-            Loss::UnknownOutcomes => {
-                "unknown outcomes (left out, unless what they wrote was read)"
-            }
+            Loss::UnknownOutcomes => "unknown outcomes (left out, unless what they wrote was read)",
             Loss::FailedTransactions => "failed transactions (left out)",
             Loss::RealTime => "real time",
             Loss::Times => "times (their order is kept)",
@@ -80,7 +78,10 @@ impl Losses {
     pub(super) fn add_common(&mut self, history: &History) {
         let transactions = history.transactions();
         let about = &history.about;
-        self.add_if(history.sites().iter().any(|site| !site.is_empty()), Loss::Sites);
+        self.add_if(
+            history.sites().iter().any(|site| !site.is_empty()),
+            Loss::Sites,
+        );
         self.add_if(
             history.operations().iter().any(|op| op.version.is_some()),
             Loss::VersionOrder,
@@ -114,7 +115,12 @@ impl Losses {
                 wrote_what_was_read(id)
             }
         };
-        history.transactions().iter().enumerate().map(keep).collect()
+        history
+            .transactions()
+            .iter()
+            .enumerate()
+            .map(keep)
+            .collect()
     }
 }
 
@@ -148,7 +154,10 @@ fn values_read(history: &History) -> BTreeSet<(KeyId, ValueId)> {
         }
         let key = operation.key;
         match operation.action {
-            Action::Read(value) | Action::Cas { expected: value, .. } => {
+            Action::Read(value)
+            | Action::Cas {
+                expected: value, ..
+            } => {
                 read.extend(value.map(|value| (key, value)));
             }
             Action::ReadList(list) => {

@@ -1,4 +1,4 @@
-//! Histories of other tools, and ours: [`read`] and [`write`].
+//! Histories of other tools, and ours: [`read()`] and [`write()`].
 //!
 //! Every byte of a file is taken for hostile: lengths, nesting and memory are bounded, and an error names the line.
 
@@ -133,7 +133,10 @@ pub fn read_any(source: impl Read, file_name: &str) -> Result<(Format, History),
     let head = input.head()?;
     let format = detect(head, file_name).ok_or_else(|| {
         let names = Format::ALL.map(Format::name).join(", ");
-        ReadError::at(1, format!("the format is not recognised; name one of: {names}"))
+        ReadError::at(
+            1,
+            format!("the format is not recognised; name one of: {names}"),
+        )
     })?;
     Ok((format, read_input(format, input)?))
 }
@@ -190,6 +193,9 @@ mod tests {
             assert_eq!(format.name().parse(), Ok(format));
         }
         let error = "xml".parse::<Format>().unwrap_err().to_string();
-        assert!(error.starts_with("no format \"xml\"; there are: native, jepsen-edn"), "{error}");
+        assert!(
+            error.starts_with("no format \"xml\"; there are: native, jepsen-edn"),
+            "{error}"
+        );
     }
 }

@@ -42,7 +42,11 @@ impl Reader {
     fn access(&mut self, sessions: &mut Sessions, line: &str) -> Result<(), String> {
         let unknown = || format!("{line:?} is not of the form r(key,value,session,transaction)");
         let (f, rest) = line.split_once('(').ok_or_else(unknown)?;
-        let fields: Vec<&str> = rest.strip_suffix(')').ok_or_else(unknown)?.split(',').collect();
+        let fields: Vec<&str> = rest
+            .strip_suffix(')')
+            .ok_or_else(unknown)?
+            .split(',')
+            .collect();
         let [key, value, session, transaction] = fields[..] else {
             return Err(unknown());
         };
@@ -58,17 +62,21 @@ impl Reader {
         let next = self.sessions.len() as u32;
         let number_of_session = *self.sessions.entry(session).or_insert(next);
         if transaction.trim() == "-1" {
-            self.transactions.push((number_of_session, false, vec![operation]));
+            self.transactions
+                .push((number_of_session, false, vec![operation]));
             return Ok(());
         }
         let transaction = number(transaction)?;
         let new = (self.transactions.len(), session);
         let (place, its_session) = *self.places.entry(transaction).or_insert(new);
         if its_session != session {
-            return Err(format!("transaction {transaction} is of the sessions {its_session} and {session}"));
+            return Err(format!(
+                "transaction {transaction} is of the sessions {its_session} and {session}"
+            ));
         }
         if place == self.transactions.len() {
-            self.transactions.push((number_of_session, true, Vec::new()));
+            self.transactions
+                .push((number_of_session, true, Vec::new()));
         }
         self.transactions[place].2.push(operation);
         Ok(())
@@ -76,7 +84,11 @@ impl Reader {
 }
 
 /// Writes what committed.
-pub(super) fn write(history: &History, out: &mut impl Write, losses: &mut Losses) -> io::Result<()> {
+pub(super) fn write(
+    history: &History,
+    out: &mut impl Write,
+    losses: &mut Losses,
+) -> io::Result<()> {
     let export = Export::new(history, Ability::default(), losses);
     let mut transaction = 0;
     for (session, transactions) in export.sessions.iter().enumerate() {

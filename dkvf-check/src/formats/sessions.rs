@@ -1,7 +1,8 @@
 //! Histories as sessions of transactions, without real time.
 
 use crate::history::{
-    About, Action, History, KeyId, NO_CLOCK, Operation, Outcome, SiteId, Transaction, TxnId, ValueId,
+    About, Action, History, KeyId, NO_CLOCK, Operation, Outcome, SiteId, Transaction, TxnId,
+    ValueId,
 };
 
 /// Puts a history together that says nothing of time: all transactions overlap.
@@ -57,7 +58,12 @@ impl Sessions {
     }
 
     /// A read of a register, or a write of it; `None` is the initial version.
-    pub(super) fn access(&mut self, is_write: bool, key: KeyId, value: Option<ValueId>) -> Operation {
+    pub(super) fn access(
+        &mut self,
+        is_write: bool,
+        key: KeyId,
+        value: Option<ValueId>,
+    ) -> Operation {
         let action = match is_write {
             true => Action::Write(value),
             false => Action::Read(value),

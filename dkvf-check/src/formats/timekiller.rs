@@ -46,9 +46,17 @@ fn push(
     };
     let session = transaction.field("sid").and_then(Datum::bytes);
     let next = numbers.len() as u32;
-    let session = *numbers.entry(session.ok_or("a transaction has no sid")?).or_insert(next);
-    let ops = transaction.field("ops").and_then(Datum::list).ok_or("a transaction has no ops")?;
-    let place = stamps.commit.iter().fold(0, |place, &part| place << 64 | u128::from(part));
+    let session = *numbers
+        .entry(session.ok_or("a transaction has no sid")?)
+        .or_insert(next);
+    let ops = transaction
+        .field("ops")
+        .and_then(Datum::list)
+        .ok_or("a transaction has no ops")?;
+    let place = stamps
+        .commit
+        .iter()
+        .fold(0, |place, &part| place << 64 | u128::from(part));
     let operations = ops.iter().map(|op| operation(sessions, op, place));
     let operations = operations.collect::<Result<_, _>>()?;
     if let Some(id) = sessions.push(session, true, operations) {
@@ -62,18 +70,27 @@ fn stamp(transaction: &Datum, name: &str) -> Result<Vec<u64>, String> {
     let part = |part: &str| stamp?.field(part)?.whole::<u64>();
     match (part("p"), part("l")) {
         (Some(physical), Some(logical)) => Ok(vec![physical, logical]),
-        _ => Err(format!("a transaction has no {name} with whole numbers p and l")),
+        _ => Err(format!(
+            "a transaction has no {name} with whole numbers p and l"
+        )),
     }
 }
 
 fn operation(sessions: &mut Sessions, op: &Datum, place: u128) -> Result<Operation, String> {
-    let key = op.field("k").and_then(Datum::bytes).ok_or("an operation has no k")?;
+    let key = op
+        .field("k")
+        .and_then(Datum::bytes)
+        .ok_or("an operation has no k")?;
     let key = sessions.history.key_id(&key);
     let mut named = |value: &Datum| -> Result<_, String> {
         let bytes = value.bytes().ok_or("a value is not a number")?;
         Ok(sessions.history.value_id(&bytes))
     };
-    let kind = op.field("t").and_then(Datum::name).unwrap_or_default().to_lowercase();
+    let kind = op
+        .field("t")
+        .and_then(Datum::name)
+        .unwrap_or_default()
+        .to_lowercase();
     let value = op.field("v").filter(|value| **value != Datum::Nil);
     let action = match (kind.as_str(), value) {
         ("r" | "read", Some(Datum::List(elements))) => {
@@ -83,7 +100,11 @@ fn operation(sessions: &mut Sessions, op: &Datum, place: u128) -> Result<Operati
         ("r" | "read", value) => Action::Read(value.map(named).transpose()?),
         ("w" | "write", value) => Action::Write(value.map(named).transpose()?),
         ("a" | "append", Some(value)) => Action::Append(named(value)?),
-        _ => return Err(format!("the operation {kind:?} is not known, or has no value")),
+        _ => {
+            return Err(format!(
+                "the operation {kind:?} is not known, or has no value"
+            ));
+        }
     };
     Ok(Operation {
         key,
@@ -93,7 +114,11 @@ fn operation(sessions: &mut Sessions, op: &Datum, place: u128) -> Result<Operati
 }
 
 /// Writes the transactions that have stamps, one a line. Stamps of more than two entries are no hybrid clocks.
-pub(super) fn write(history: &History, out: &mut impl Write, losses: &mut Losses) -> io::Result<()> {
+pub(super) fn write(
+    history: &History,
+    out: &mut impl Write,
+    losses: &mut Losses,
+) -> io::Result<()> {
     let export = Export::new(history, Ability::default(), losses);
     losses.0.remove(&Loss::VersionOrder);
     losses.0.remove(&Loss::Stamps);
@@ -120,7 +145,11 @@ pub(super) fn write(history: &History, out: &mut impl Write, losses: &mut Losses
             separator = ",\n";
         }
     }
-    out.write_all(if separator == "[\n" { b"[]\n" } else { b"\n]\n" })
+    out.write_all(if separator == "[\n" {
+        b"[]\n"
+    } else {
+        b"\n]\n"
+    })
 }
 
 /// The stamps as hybrid clocks, if they are that. A transaction that wrote nothing commits in its snapshot.

@@ -63,17 +63,7 @@ pub(crate) fn anomalies_of(
     budget: &Budget,
 ) -> Result<Vec<Anomaly>, Undecided> {
     let rules = Rules::new(model, committed.history, None)?;
-    let mut anomalies = cycles(&rules, order, committed, versions, budget)?;
-    if model == Model::ReadAtomic && anomalies.is_empty() {
-        let narrator = Narrator {
-            committed,
-            versions,
-        };
-        for cycle in fractured::cycles(committed, versions, order, budget)? {
-            anomalies.push(narrator.anomaly(Level::OneAnti, cycle));
-        }
-    }
-    Ok(anomalies)
+    cycles(&rules, order, committed, versions, budget)
 }
 
 /// The forbidden cycles, one of each component, at most [`Verdict::ANOMALIES_MAX`].
@@ -104,6 +94,11 @@ fn cycles(
         anomalies.push(with_scope(anomaly, rules, scope));
         if anomalies.len() == Verdict::ANOMALIES_MAX {
             break;
+        }
+    }
+    if rules.model == Model::ReadAtomic && anomalies.is_empty() {
+        for cycle in fractured::cycles(committed, versions, order, budget)? {
+            anomalies.push(narrator.anomaly(Level::OneAnti, cycle));
         }
     }
     Ok(anomalies)

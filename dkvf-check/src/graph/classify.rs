@@ -20,6 +20,7 @@ pub(super) fn classify(level: Level, cycle: &[Step]) -> AnomalyKind {
         Level::Flow => AnomalyKind::CircularInformationFlow,
         _ => match kinds.iter().filter(|kind| is_anti(kind)).count() {
             1 => one_anti(cycle),
+            2 if kinds.len() == 2 && cycle[0].key == cycle[1].key => AnomalyKind::LostUpdate,
             2 if kinds.len() == 2 => AnomalyKind::WriteSkew,
             2 if is_long_fork(&kinds) => AnomalyKind::LongFork,
             _ if Level::Nonadjacent.contains(kinds.iter().copied()) => {

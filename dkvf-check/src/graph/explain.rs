@@ -82,7 +82,7 @@ impl Narrator<'_, '_> {
     ) -> Vec<String> {
         let ends = self.ends(cycle);
         for (step, &(from, to)) in cycle.iter().zip(&ends) {
-            for op in [from, to].into_iter().flatten() {
+            for op in [from, self.witness(step), to].into_iter().flatten() {
                 if !story.operations.contains(&op) {
                     story.operations.push(op);
                 }
@@ -103,6 +103,7 @@ impl Narrator<'_, '_> {
         cycle.iter().zip(&ends).map(sentence).collect()
     }
 
+    /// Why an edge is there.
     pub(crate) fn reason(&self, step: &Step, (from_op, to_op): Ends) -> String {
         let history = self.committed.history;
         let (from, to) = (
@@ -160,14 +161,28 @@ impl Narrator<'_, '_> {
             Source::Only => String::new(),
             Source::Reported => ", as the protocol reports".to_owned(),
             Source::Stamps => ", by the commit stamps that the protocol reports".to_owned(),
-            Source::List => match self.committed.longest_read(key) {
-                Some(read) => format!(", by the list that #{read} read"),
-                None => String::new(),
-            },
-            Source::Chain => {
-                ", for each transaction that wrote it had read the version before".to_owned()
-            }
+            Source::List => self.witness(step).map_or(String::new(), |read| {
+                format!(", by the list that #{read} read")
+            }),
+            Source::Chain => self.witness(step).map_or(String::new(), |read| {
+                format!(", for it had read that version, too (#{read})")
+            }),
             Source::Open => String::new(),
+        }
+    }
+
+    /// The operation that shows the order of the versions of an edge, if clients saw it: a read of the list, or how the
+    /// writer that an anti-dependency leads to knew the version that it replaced.
+    fn witness(&self, step: &Step) -> Option<OpId> {
+        let key = step.key.filter(|_| step.kind != EdgeKind::ReadsFrom)?;
+        match self.versions.source(key) {
+            Source::Chain => self.read(step.to, key, |_| true),
+            Source::List => {
+                let seen = self.committed.list_order(key);
+                let is_seen = seen.contains(&step.from) || seen.contains(&step.to);
+                self.committed.longest_read(key).filter(|_| is_seen)
+            }
+            _ => None,
         }
     }
 

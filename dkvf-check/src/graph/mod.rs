@@ -14,18 +14,19 @@ mod realtime;
 mod rules;
 mod search;
 mod versions;
+mod walks;
 
 use crate::check::Budget;
 use crate::history::KeyId;
 use crate::model::Order;
-use crate::prepass::{Committed, Node, Rows, Undecided};
+use crate::prepass::{Committed, Node, Rows, Undecided, Write};
 use crate::verdict::EdgeKind;
 
 pub(crate) use check::{anomalies_of, check, suspects, with_scope};
 pub(crate) use components::components;
 pub(crate) use explain::{Ends, Narrator};
 pub(crate) use level::Level;
-pub(crate) use rules::{Forbidden, Rules, Scope};
+pub(crate) use rules::{Rules, Scope};
 pub(crate) use search::{Part, Step};
 pub(crate) use versions::{Source, Versions};
 
@@ -166,7 +167,13 @@ impl Edges {
                     edges.add(node, next, EdgeKind::AntiDependency, Some(read.key));
                 });
             }
-            for write in committed.writes(node) {
+            // Whoever wrote the next version of a chain reads from its predecessor, which says more.
+            let is_chained = |write: &&Write| versions.source(write.key) == Source::Chain;
+            for write in committed
+                .writes(node)
+                .iter()
+                .filter(|write| !is_chained(write))
+            {
                 budget.spend(1)?;
                 self.followers(committed, versions, write.key, node, |edges, next| {
                     edges.add(node, next, EdgeKind::VersionOrder, Some(write.key));

@@ -21,6 +21,9 @@ pub(super) struct Acyclic {
 /// How many sources one pass follows.
 const SOURCES: usize = 512;
 
+/// The places of a source and of a target, and the position of their pair.
+type Question = (u32, u32, usize);
+
 /// A bit for each source.
 type Reached = [u64; SOURCES / 64];
 
@@ -81,7 +84,7 @@ impl Acyclic {
     ) -> Result<Vec<usize>, Undecided> {
         budget.reserve(self.order.len() * size_of::<Reached>() + pairs.len() * 16)?;
         let place = |vertex: u32| self.place[vertex as usize];
-        let mut questions: Vec<(u32, u32, usize)> = pairs
+        let mut questions: Vec<Question> = pairs
             .iter()
             .enumerate()
             .map(|(index, &(from, to))| (place(from), place(to), index))
@@ -104,7 +107,7 @@ impl Acyclic {
     }
 
     /// Marks each source of a batch with its bit; returns the first and the last place of interest.
-    fn mark(&self, batch: &[(u32, u32, usize)], reached: &mut [Reached]) -> (usize, usize) {
+    fn mark(&self, batch: &[Question], reached: &mut [Reached]) -> (usize, usize) {
         for (bit, source) in batch.chunk_by(|a, b| a.0 == b.0).enumerate() {
             reached[source[0].0 as usize][bit / 64] |= 1 << (bit % 64);
         }
@@ -137,12 +140,12 @@ impl Acyclic {
 }
 
 /// The questions about the first [`SOURCES`] sources, and the others.
-fn first_sources(questions: &[(u32, u32, usize)]) -> (&[(u32, u32, usize)], &[(u32, u32, usize)]) {
+fn first_sources(questions: &[Question]) -> (&[Question], &[Question]) {
     let sources = questions.chunk_by(|a, b| a.0 == b.0);
     questions.split_at(sources.take(SOURCES).map(<[_]>::len).sum())
 }
 
-fn answer(batch: &[(u32, u32, usize)], reached: &[Reached], found: &mut Vec<usize>) {
+fn answer(batch: &[Question], reached: &[Reached], found: &mut Vec<usize>) {
     for (bit, source) in batch.chunk_by(|a, b| a.0 == b.0).enumerate() {
         let is_reached = |to: u32| reached[to as usize][bit / 64] >> (bit % 64) & 1 == 1;
         let answers = source.iter().filter(|&&(_, to, _)| is_reached(to));

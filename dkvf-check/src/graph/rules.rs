@@ -14,6 +14,7 @@ use super::search::{Part, Step};
 
 /// The cycles that a model forbids.
 pub(crate) struct Rules<'g> {
+    pub(crate) model: Model,
     whole: &'static [Level],
     groups: Option<Membership<'g>>,
 }
@@ -49,6 +50,7 @@ impl<'g> Rules<'g> {
         };
         let groups = groups.filter(|_| model == Model::Psi).map(membership);
         Ok(Rules {
+            model,
             whole: Level::forbidden(model).expect("invariant: a model of transactions"),
             groups: groups.transpose()?,
         })
@@ -88,6 +90,18 @@ impl<'g> Rules<'g> {
             (Some(membership), Some(group)) => membership.of[key.index()] == group,
             _ => true,
         }
+    }
+
+    /// The scope in which a cycle is forbidden.
+    pub(crate) fn scope_of(&self, cycle: &[Step]) -> Scope {
+        if self
+            .last_level(None)
+            .contains(cycle.iter().map(|step| step.kind))
+        {
+            return None;
+        }
+        let keys = cycle.iter().filter_map(|step| step.key);
+        self.scopes(keys).last().copied().flatten()
     }
 
     /// What people call a scope, if it is not the whole.

@@ -66,7 +66,9 @@ impl Calls {
             calls.add(history, id, ranges);
             budget.reserve(calls.steps.len() * size_of::<Step>())?;
         }
-        calls.calls.sort_by_key(|call| (call.invoke_us, call.transaction));
+        calls
+            .calls
+            .sort_by_key(|call| (call.invoke_us, call.transaction));
         if datatype.keeps_what_was_written() {
             let seen = calls.seen(0..calls.calls.len());
             let steps = &calls.steps;
@@ -147,7 +149,8 @@ impl Calls {
                 seen.states.push((step.slot, state));
                 if self.object.datatype() == DataType::ListAppend {
                     let elements = self.object.elements(state).into_iter();
-                    seen.elements.extend(elements.map(|value| (step.slot, value)));
+                    seen.elements
+                        .extend(elements.map(|value| (step.slot, value)));
                 }
             }
         }

@@ -30,9 +30,12 @@ fn by_invocation(history: &History, mut operations: Vec<OpId>) -> Vec<OpId> {
 pub(super) fn not_written(history: &History, flaw: &NoRegister) -> Option<Anomaly> {
     match *flaw {
         NoRegister::RepeatedValue => None,
-        NoRegister::NotWritten { read, failed_write } => Some(read_of_nothing(history, read, failed_write)),
+        NoRegister::NotWritten { read, failed_write } => {
+            Some(read_of_nothing(history, read, failed_write))
+        }
         NoRegister::ReadBeforeWrite { read, write } => {
-            let because = format!("#{read} returned before #{write} was invoked, which wrote what it read.");
+            let because =
+                format!("#{read} returned before #{write} was invoked, which wrote what it read.");
             let anomaly = Anomaly::new(
                 history,
                 AnomalyKind::NotLinearizable,
@@ -55,12 +58,24 @@ fn read_of_nothing(history: &History, read: OpId, failed_write: Option<OpId>) ->
         Some(write) => {
             let because = format!("#{write} failed, yet #{read} read what it wrote.");
             let operations = vec![write, read];
-            Anomaly::new(history, AnomalyKind::AbortedRead, key, operations, vec![because])
-                .with_edges(vec![edge(write, read, EdgeKind::ReadsFrom)])
+            Anomaly::new(
+                history,
+                AnomalyKind::AbortedRead,
+                key,
+                operations,
+                vec![because],
+            )
+            .with_edges(vec![edge(write, read, EdgeKind::ReadsFrom)])
         }
         None => {
             let because = format!("No operation wrote what #{read} read.");
-            Anomaly::new(history, AnomalyKind::ThinAirRead, key, vec![read], vec![because])
+            Anomaly::new(
+                history,
+                AnomalyKind::ThinAirRead,
+                key,
+                vec![read],
+                vec![because],
+            )
         }
     }
 }
@@ -82,7 +97,10 @@ impl Witness {
         };
         let is_late = |&op: &OpId| Moment::from(time(op).invoke_us) > other.from.0;
         Some(Witness {
-            first: cluster.write.filter(is_early).or(cluster.from.1.filter(|_| cluster.write.is_some())),
+            first: cluster
+                .write
+                .filter(is_early)
+                .or(cluster.from.1.filter(|_| cluster.write.is_some())),
             last: cluster.write.filter(is_late).or(cluster.until.1)?,
         })
     }
@@ -113,11 +131,26 @@ pub(super) fn zones(history: &History, a: &Cluster, b: &Cluster) -> Anomaly {
         ),
         false => "However, a register holds one value at a time, and each was written once: a contradiction.".to_owned(),
     });
-    let operations = [old.write, new.write, of_old.first, of_new.first, Some(of_old.last), Some(of_new.last)];
+    let operations = [
+        old.write,
+        new.write,
+        of_old.first,
+        of_new.first,
+        Some(of_old.last),
+        Some(of_new.last),
+    ];
     let operations = by_invocation(history, operations.into_iter().flatten().collect());
     let mut edges = Vec::new();
-    edges.extend(of_old.first.map(|first| edge(first, of_new.last, EdgeKind::RealTime)));
-    edges.extend(of_new.first.map(|first| edge(first, of_old.last, EdgeKind::RealTime)));
+    edges.extend(
+        of_old
+            .first
+            .map(|first| edge(first, of_new.last, EdgeKind::RealTime)),
+    );
+    edges.extend(
+        of_new
+            .first
+            .map(|first| edge(first, of_old.last, EdgeKind::RealTime)),
+    );
     for (cluster, witness) in [(old, &of_old), (new, &of_new)] {
         let reads = [witness.first, Some(witness.last)];
         for read in by_invocation(history, reads.into_iter().flatten().collect()) {
@@ -139,6 +172,37 @@ fn overtakes(history: &History, new: &Cluster, old: &Cluster) -> bool {
         definite_return(history.transaction_of(write)).is_some_and(|returned| returned < invoked)
     };
     old.write.is_none_or(was_there) && new.from.0 < old.until.0
+}
+
+/// Two values whose order in time contradicts the order that the protocol reports.
+pub(super) fn versions(history: &History, older: &Cluster, newer: &Cluster) -> Anomaly {
+    let ends = newer.from.1.zip(older.until.1);
+    let (first, last) = ends.expect("invariant: only operations contradict an order");
+    let is_read = older.write != Some(last);
+    let kind = match is_read {
+        true => AnomalyKind::StaleRead,
+        false => AnomalyKind::RealTimeViolation,
+    };
+    let because = vec![
+        format!(
+            "The protocol says that {} is older than {}.",
+            history.value_text(older.value),
+            history.value_text(newer.value)
+        ),
+        format!(
+            "However, #{first} of the newer one returned before #{last} of the older one was invoked: a contradiction."
+        ),
+    ];
+    let writes = [older.write, newer.write];
+    let operations = writes.into_iter().flatten().chain([first, last]).collect();
+    let operations = by_invocation(history, operations);
+    let order = older.write.zip(newer.write);
+    let order = order.map(|(older, newer)| edge(older, newer, EdgeKind::VersionOrder));
+    let edges = order
+        .into_iter()
+        .chain([edge(first, last, EdgeKind::RealTime)]);
+    let key = key_of(history, last);
+    Anomaly::new(history, kind, key, operations, because).with_edges(edges.collect())
 }
 
 /// When a value must have been current.
@@ -189,10 +253,19 @@ pub(super) fn cycle(history: &History, cycle: &[Precedence]) -> Anomaly {
             edge(precedence.first, precedence.second, kind)
         })
         .collect();
-    let operations = cycle.iter().flat_map(|precedence| [precedence.first, precedence.second]);
+    let operations = cycle
+        .iter()
+        .flat_map(|precedence| [precedence.first, precedence.second]);
     let operations = with_writes(history, operations.collect());
     let key = key_of(history, operations[0]);
-    Anomaly::new(history, AnomalyKind::NotLinearizable, key, operations, because).with_edges(edges)
+    Anomaly::new(
+        history,
+        AnomalyKind::NotLinearizable,
+        key,
+        operations,
+        because,
+    )
+    .with_edges(edges)
 }
 
 /// `operations` of one register and the writes of what they read.
@@ -216,15 +289,27 @@ fn with_writes(history: &History, mut operations: Vec<OpId>) -> Vec<OpId> {
 }
 
 /// Calls without a linearization, and how far one comes.
-pub(super) fn stuck(history: &History, calls: &mut Calls, chosen: &[Chosen], stuck: &Stuck) -> Anomaly {
+pub(super) fn stuck(
+    history: &History,
+    calls: &mut Calls,
+    chosen: &[Chosen],
+    stuck: &Stuck,
+) -> Anomaly {
     let operations_of = |call: usize| history.operations_of(calls.calls[call].transaction);
     let name = |call: usize| format!("#{}", operations_of(call).start);
     let blocked = operations_of(stuck.blocked).start;
-    let operations = chosen.iter().flat_map(|chosen| operations_of(chosen.call)).collect();
+    let operations = chosen
+        .iter()
+        .flat_map(|chosen| operations_of(chosen.call))
+        .collect();
     let operations = by_invocation(history, operations);
     let key = key_of(history, blocked);
     // The key of a scan is the lower end of its range, which need not be one that was ever written.
-    let key = if calls.keys.contains(&key) { key } else { calls.keys[0] };
+    let key = if calls.keys.contains(&key) {
+        key
+    } else {
+        calls.keys[0]
+    };
     if let ([_], true) = (chosen, calls.calls[stuck.blocked].is_read) {
         return read_of_nothing(history, blocked, None);
     }
@@ -236,7 +321,10 @@ pub(super) fn stuck(history: &History, calls: &mut Calls, chosen: &[Chosen], stu
         because.push(format!("In the beginning {key_text} = {holds}."));
     } else {
         let skipped = stuck.longest.len().saturating_sub(NAMED_MAX);
-        let names: Vec<String> = stuck.longest[skipped..].iter().map(|&call| name(call)).collect();
+        let names: Vec<String> = stuck.longest[skipped..]
+            .iter()
+            .map(|&call| name(call))
+            .collect();
         let dots = if skipped > 0 { "…, " } else { "" };
         because.push(format!(
             "The longest order that agrees with real time and all results is {dots}{}; then {key_text} = {holds}.",
@@ -244,22 +332,50 @@ pub(super) fn stuck(history: &History, calls: &mut Calls, chosen: &[Chosen], stu
         ));
     }
     let returned = calls.calls[stuck.blocked].complete_us.unwrap_or(u64::MAX);
-    because.push(format!("#{blocked} must take effect before t={returned} us, when it returned."));
-    because.push("However, neither this order nor any other one can be completed: a contradiction.".to_owned());
-    let order: Vec<usize> = stuck.longest.iter().copied().chain([stuck.blocked]).collect();
+    because.push(format!(
+        "#{blocked} must take effect before t={returned} us, when it returned."
+    ));
+    because.push(
+        "However, neither this order nor any other one can be completed: a contradiction."
+            .to_owned(),
+    );
+    let order: Vec<usize> = stuck
+        .longest
+        .iter()
+        .copied()
+        .chain([stuck.blocked])
+        .collect();
     let edges = order
         .windows(2)
         .map(|pair| {
             let (first, second) = (&calls.calls[pair[0]], &calls.calls[pair[1]]);
-            let kind = if first.complete_us.is_some_and(|returned| returned < second.invoke_us) {
+            let kind = if first
+                .complete_us
+                .is_some_and(|returned| returned < second.invoke_us)
+            {
                 EdgeKind::RealTime
-            } else if calls.keys.len() == 1 && !first.is_read && second.is_read && pair[1] != stuck.blocked {
+            } else if calls.keys.len() == 1
+                && !first.is_read
+                && second.is_read
+                && pair[1] != stuck.blocked
+            {
                 EdgeKind::ReadsFrom
             } else {
                 EdgeKind::Inferred
             };
-            edge(operations_of(pair[0]).start, operations_of(pair[1]).start, kind)
+            edge(
+                operations_of(pair[0]).start,
+                operations_of(pair[1]).start,
+                kind,
+            )
         })
         .collect();
-    Anomaly::new(history, AnomalyKind::NotLinearizable, key, operations, because).with_edges(edges)
+    Anomaly::new(
+        history,
+        AnomalyKind::NotLinearizable,
+        key,
+        operations,
+        because,
+    )
+    .with_edges(edges)
 }

@@ -20,7 +20,7 @@ mod zones;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::check::{Exhausted, Options};
+use crate::check::{Evidence, Exhausted, Options};
 use crate::history::{Action, History, OpId, TxnId};
 use crate::model::Order;
 use crate::verdict::{Anomaly, Verdict};
@@ -145,7 +145,9 @@ pub struct UnknownDataType(pub String);
 pub(crate) fn check(history: &History, options: &Options) -> Verdict {
     let datatype = options.datatype.unwrap_or_else(|| DataType::of(history));
     if options.order.is_some_and(|order| order != Order::RealTime) {
-        return Verdict::Unknown("linearizability is about real time; without it check sequential".to_owned());
+        return Verdict::Unknown(
+            "linearizability is about real time; without it check sequential".to_owned(),
+        );
     }
     if !history.about.has_time() {
         return Verdict::Unknown("the history does not say when operations happened".to_owned());
@@ -195,7 +197,8 @@ impl Judge<'_> {
             match self.part(part) {
                 Ok(anomaly) => anomalies.extend(anomaly),
                 Err(Exhausted(reason)) => {
-                    let key = self.history.operations()[self.history.operations_of(part[0].1).start].key;
+                    let key =
+                        self.history.operations()[self.history.operations_of(part[0].1).start].key;
                     let key = self.history.key_text(key);
                     exhausted.get_or_insert(format!("key {key}: {reason}"));
                 }
@@ -225,6 +228,10 @@ impl Judge<'_> {
                 Err(flaw) => Ok(explain::not_written(self.history, &flaw)),
             };
         }
+        if self.options.evidence == Evidence::WhiteBox {
+            let reason = "only registers whose values are written once have an order of versions";
+            return Err(Exhausted(reason.to_owned()));
+        }
         let transactions: Vec<TxnId> = part.iter().map(|&(_, id)| id).collect();
         let budget = &self.options.budget;
         let mut calls = Calls::new(
@@ -241,7 +248,12 @@ impl Judge<'_> {
             Found::Linearization => Ok(None),
             Found::Stuck(stuck) => {
                 let (chosen, stuck) = shrink::shrink(self.history, &mut calls, stuck, budget);
-                Ok(Some(explain::stuck(self.history, &mut calls, &chosen, &stuck)))
+                Ok(Some(explain::stuck(
+                    self.history,
+                    &mut calls,
+                    &chosen,
+                    &stuck,
+                )))
             }
         }
     }
@@ -255,7 +267,9 @@ impl Judge<'_> {
         if self.datatype == DataType::Kv || !part.iter().all(single) {
             return None;
         }
-        let operations = part.iter().map(|&(_, id)| self.history.operations_of(id).start);
+        let operations = part
+            .iter()
+            .map(|&(_, id)| self.history.operations_of(id).start);
         let initial = self.options.initial.as_deref();
         let initial = initial.map(|value| value_named(self.history, value));
         match Register::new(self.history, operations, initial) {
@@ -265,6 +279,12 @@ impl Judge<'_> {
     }
 
     fn by_zones(&self, register: &Register) -> Result<Option<Anomaly>, Exhausted> {
+        if self.options.evidence == Evidence::WhiteBox {
+            let conflict = register.version_conflict().map_err(Exhausted)?;
+            if let Some((older, newer)) = conflict {
+                return Ok(Some(explain::versions(self.history, &older, &newer)));
+            }
+        }
         if let Some((a, b)) = register.conflict() {
             return Ok(Some(explain::zones(self.history, &a, &b)));
         }

@@ -179,7 +179,9 @@ impl Object {
             DataType::Kv => format!("{:?}", String::from_utf8_lossy(self.texts.get(held))),
             DataType::ListAppend => {
                 let elements = self.elements(held).into_iter();
-                let texts: Vec<_> = elements.map(|value| history.value_text(Some(value))).collect();
+                let texts: Vec<_> = elements
+                    .map(|value| history.value_text(Some(value)))
+                    .collect();
                 format!("[{}]", texts.join(", "))
             }
             _ if held as usize > history.value_count() => "the initial value".to_owned(),

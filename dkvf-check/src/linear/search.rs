@@ -214,7 +214,11 @@ impl<'s, 'h> Search<'s, 'h> {
         self.state = state;
         if !self.is_new() {
             self.restore(&frame);
-            return if frame.forced { Move::Hopeless } else { Move::Refused };
+            return if frame.forced {
+                Move::Hopeless
+            } else {
+                Move::Refused
+            };
         }
         self.unlink(place);
         self.stack.push(frame);
@@ -299,7 +303,12 @@ impl<'s, 'h> Search<'s, 'h> {
         let call = |place: usize| self.order[place].call;
         let blocked = self.longest.blocked;
         Stuck {
-            longest: self.longest.places.iter().map(|&place| call(place)).collect(),
+            longest: self
+                .longest
+                .places
+                .iter()
+                .map(|&place| call(place))
+                .collect(),
             state: self.longest.state,
             blocked: call(blocked.expect("invariant: a search that fails met a return")),
             until_us: self.longest.until_us,

@@ -141,7 +141,12 @@ impl Graph {
             edges.push(edge(clusters + before, cluster, Some(op), None));
         }
         for &(precedence, from, to) in ties {
-            edges.push(edge(from, to, Some(precedence.first), Some(precedence.second)));
+            edges.push(edge(
+                from,
+                to,
+                Some(precedence.first),
+                Some(precedence.second),
+            ));
         }
         edges.sort_by_key(|edge| edge.from);
         let vertices = clusters + 1 + moments.len() as u32;

@@ -91,7 +91,9 @@ impl<'h> Register<'h> {
     ) -> Result<(), NoRegister> {
         let outcome = |op: OpId| self.history.transaction_of(op).outcome;
         let of_kind = |kind: bool| {
-            let operations = group.iter().filter(move |&&(_, is_read, _)| is_read == kind);
+            let operations = group
+                .iter()
+                .filter(move |&&(_, is_read, _)| is_read == kind);
             operations.map(|&(.., op)| op as OpId)
         };
         let mut writes = of_kind(false).filter(|&op| outcome(op) != Outcome::Fail);
@@ -99,7 +101,9 @@ impl<'h> Register<'h> {
         if writes.next().is_some() || write.is_some() && is_initial {
             return Err(NoRegister::RepeatedValue);
         }
-        let mut reads = of_kind(true).filter(|&op| outcome(op) == Outcome::Ok).peekable();
+        let mut reads = of_kind(true)
+            .filter(|&op| outcome(op) == Outcome::Ok)
+            .peekable();
         let read = reads.peek().copied();
         match (write, read) {
             (None, None) => return Ok(()),
@@ -144,7 +148,9 @@ impl<'h> Register<'h> {
         let is_forward = |cluster: &&Cluster| cluster.from.0 < cluster.until.0;
         let mut forward: Vec<&Cluster> = self.clusters.iter().filter(is_forward).collect();
         forward.sort_unstable_by_key(|cluster| (cluster.from.0, cluster.until.0));
-        let overlap = forward.windows(2).find(|pair| pair[0].conflicts_with(pair[1]));
+        let overlap = forward
+            .windows(2)
+            .find(|pair| pair[0].conflicts_with(pair[1]));
         if let Some(&[a, b]) = overlap {
             return Some((*a, *b));
         }
@@ -155,8 +161,60 @@ impl<'h> Register<'h> {
             .find_map(|backward| {
                 let behind = forward.partition_point(|zone| zone.from.0 < backward.until.0);
                 let around = forward[behind.checked_sub(1)?];
-                around.conflicts_with(backward).then_some((*around, *backward))
+                around
+                    .conflicts_with(backward)
+                    .then_some((*around, *backward))
             })
+    }
+
+    /// The place of each cluster in the order of versions that the protocol reports.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, if it does not report one for every cluster or the same one for two.
+    fn version_order(&self) -> Result<Vec<&Cluster>, String> {
+        let history = self.history;
+        let mut versions = vec![None; self.clusters.len()];
+        for &(op, cluster) in &self.members {
+            let version = history.operations()[op].version;
+            let known = &mut versions[cluster as usize];
+            *known = known.or(version);
+        }
+        let mut order = Vec::new();
+        for (cluster, version) in self.clusters.iter().zip(versions) {
+            match (cluster.write, version) {
+                (None, _) => order.push((None, cluster)),
+                (Some(_), Some(version)) => order.push((Some(version), cluster)),
+                (Some(write), None) => {
+                    return Err(format!(
+                        "the protocol does not report the version of #{write}"
+                    ));
+                }
+            }
+        }
+        order.sort_by_key(|&(version, _)| version);
+        match order.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            Some(pair) => Err(format!(
+                "the protocol reports one version for {} and {}",
+                history.value_text(pair[0].1.value),
+                history.value_text(pair[1].1.value),
+            )),
+            None => Ok(order.into_iter().map(|(_, cluster)| cluster).collect()),
+        }
+    }
+
+    /// Two clusters, the older one first, whose order in time contradicts the order that the protocol reports.
+    pub(super) fn version_conflict(&self) -> Result<Option<(Cluster, Cluster)>, String> {
+        let mut latest: Option<&Cluster> = None;
+        for cluster in self.version_order()? {
+            if let Some(older) = latest.filter(|older| cluster.from.0 < older.until.0) {
+                return Ok(Some((*older, *cluster)));
+            }
+            if latest.is_none_or(|latest| latest.until.0 < cluster.until.0) {
+                latest = Some(cluster);
+            }
+        }
+        Ok(None)
     }
 }
 

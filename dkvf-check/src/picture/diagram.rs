@@ -4,8 +4,8 @@ use crate::verdict::EdgeKind;
 
 use super::words::printable;
 
-/// A space-time diagram: processes as horizontal lines, time from left to right, what happened as bars on the lines, and
-/// arrows between them.
+/// A space-time diagram: processes as horizontal lines, time from left to right, what happened as bars on the lines,
+/// and arrows between them.
 ///
 /// References are indices. One that leads nowhere is left out of the picture, and so is what goes beyond the bounds
 /// [`Diagram::LANES_MAX`] and so on; the picture says how much that is.

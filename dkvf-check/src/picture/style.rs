@@ -1,8 +1,8 @@
 //! How the parts of a picture look.
 //!
-//! The colours are those of Okabe and Ito (2008), which people with any of the common colour blindnesses tell apart; they
-//! are a little darker on white where small text needs the contrast. Nothing is told by colour alone: arrows have
-//! labels, and what is uncertain has words.
+//! The colours are those of Okabe and Ito (2008), which people with any of the common colour blindnesses tell apart;
+//! they are a little darker on white where small text needs the contrast. Nothing is told by colour alone: arrows
+//! have labels, and what is uncertain has words.
 
 use crate::verdict::EdgeKind;
 

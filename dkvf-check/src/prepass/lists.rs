@@ -6,7 +6,7 @@ use crate::check::Budget;
 use crate::history::{Action, History, KeyId, OpId, Outcome, ValueId};
 use crate::verdict::AnomalyKind;
 
-use super::observe::Anomalies;
+use super::anomalies::Anomalies;
 use super::written::Written;
 use super::{Node, Rows, Undecided};
 
@@ -227,10 +227,14 @@ impl<'h> Follower<'_, 'h> {
         self.budget.spend(operations.len())?;
         let own: Vec<OpId> = operations.filter(is_append).collect();
         let (read, key) = (self.read, self.key);
-        if !own.starts_with(run) {
-            self.anomalies.add(AnomalyKind::IncompatibleOrder, key, &[run[0], read], || {
-                let owner = history.owner(run[0]);
-                format!("T{owner} appended in another order than that of the list of #{read}: a contradiction")
+        let misplaced = (0..run.len()).find(|&place| own.get(place) != Some(&run[place]));
+        if let Some(place) = misplaced {
+            let seen = run[place];
+            // An element that is in the list twice has no place of its own.
+            let expected = own.get(place).copied().unwrap_or(seen);
+            let operations = [expected, seen, read];
+            self.anomalies.add(AnomalyKind::IncompatibleOrder, key, &operations, || {
+                format!("#{expected} came before #{seen}; however, in the list of #{read} it does not: a contradiction")
             });
         } else if let (true, Some(next)) = (run.len() < own.len(), next) {
             let (last, missed) = (run[run.len() - 1], own[run.len()]);

@@ -3,6 +3,7 @@
 //!
 //! Takes O(n log n) time for n operations and a few dozen bytes for each.
 
+mod anomalies;
 mod lists;
 mod observe;
 mod rows;

@@ -1,7 +1,8 @@
 //! From a history to a verdict.
 
 use crate::causal::{
-    Along, CausalOrder, Explainer, Forced, Visible, by_key, cyclic_causality, missed, shortest,
+    Along, CausalOrder, Explainer, Forced, Route, Visible, by_key, cyclic_causality, missed,
+    shortest,
 };
 use crate::check::{Budget, Options};
 use crate::graph::{Step, Versions};
@@ -31,7 +32,9 @@ fn judge(model: Model, history: &History, options: &Options) -> Result<Vec<Anoma
     let budget = &options.budget;
     let guarantee = Guarantee::of(model).expect("invariant: a session guarantee");
     if options.order.unwrap_or(model.usual_order()) != Order::Session {
-        let reason = format!("{model} is about the order of sessions; there is no {model} without it or with real time");
+        let reason = format!(
+            "{model} is about the order of sessions; there is no {model} without it or with real time"
+        );
         return Err(Undecided(reason));
     }
     let committed = Committed::new(history, budget)?;
@@ -45,7 +48,9 @@ fn judge(model: Model, history: &History, options: &Options) -> Result<Vec<Anoma
         return cyclic_causality(&order, &versions, budget);
     }
     let seen = match guarantee {
-        Guarantee::MonotonicReads | Guarantee::WritesFollowReads => Seen::reads(&committed, budget)?,
+        Guarantee::MonotonicReads | Guarantee::WritesFollowReads => {
+            Seen::reads(&committed, budget)?
+        }
         _ => Seen::writes(&committed),
     };
     let judge = Judge {
@@ -71,7 +76,9 @@ fn newest(committed: &Committed, versions: &Versions, seen: &Seen) -> Vec<u32> {
             let is_same_session = |other: u32| {
                 committed.session(entries[other as usize].at) == committed.session(pair.at)
             };
-            best = best.filter(|&best| is_same_session(best) && place(best) >= place(entry)).or(Some(entry));
+            best = best
+                .filter(|&best| is_same_session(best) && place(best) >= place(entry))
+                .or(Some(entry));
             newest.extend(best);
         }
     }
@@ -110,7 +117,10 @@ impl Judge<'_, '_> {
         })?;
         if wrong.is_empty() {
             let cycles = graph.cycles(Verdict::ANOMALIES_MAX)?;
-            return cycles.iter().map(|cycle| self.explain_cycle(cycle)).collect();
+            return cycles
+                .iter()
+                .map(|cycle| self.explain_cycle(cycle))
+                .collect();
         }
         self.explain(&wrong)
     }
@@ -144,7 +154,11 @@ impl Judge<'_, '_> {
         graph: &mut VersionGraph,
         wrong: &mut Vec<Hop>,
     ) -> Result<(), Undecided> {
-        for node in self.committed.nodes().filter(|&node| self.committed.reads(node).len() > 1) {
+        for node in self
+            .committed
+            .nodes()
+            .filter(|&node| self.committed.reads(node).len() > 1)
+        {
             let reads = by_key(self.committed, node);
             let mut sources: Vec<Node> = reads.iter().map(|&(_, source)| source).collect();
             sources.sort_unstable();
@@ -199,7 +213,11 @@ impl Judge<'_, '_> {
         if older == newer.writer {
             return Ok(());
         }
-        let why = if newer.is_read { Why::Read } else { Why::Written };
+        let why = if newer.is_read {
+            Why::Read
+        } else {
+            Why::Written
+        };
         let hop = Hop {
             older,
             newer: newer.writer,
@@ -260,8 +278,25 @@ impl Judge<'_, '_> {
     /// What of pipelined RAM is violated by a read that sees a write along a path.
     fn kind(&self, visibility: &[Step]) -> AnomalyKind {
         match (self.guarantee, visibility) {
-            (Guarantee::Pram, [Step { kind: EdgeKind::Session, .. }]) => AnomalyKind::OwnWriteMissed,
-            (Guarantee::Pram, [.., Step { kind: EdgeKind::ReadsFrom, .. }]) => AnomalyKind::NonMonotonicWrite,
+            (
+                Guarantee::Pram,
+                [
+                    Step {
+                        kind: EdgeKind::Session,
+                        ..
+                    },
+                ],
+            ) => AnomalyKind::OwnWriteMissed,
+            (
+                Guarantee::Pram,
+                [
+                    ..,
+                    Step {
+                        kind: EdgeKind::ReadsFrom,
+                        ..
+                    },
+                ],
+            ) => AnomalyKind::NonMonotonicWrite,
             _ => self.guarantee.anomaly(),
         }
     }
@@ -288,7 +323,14 @@ impl Judge<'_, '_> {
             Why::Written => {
                 let route = (&Along::Causality, &Knowledge);
                 let is_writer = |node| node == hop.newer;
-                let path = shortest(self.order, route, hop.older, |_| true, is_writer, self.budget)?;
+                let path = shortest(
+                    self.order,
+                    route,
+                    hop.older,
+                    |_| true,
+                    is_writer,
+                    self.budget,
+                )?;
                 path.unwrap_or_default()
             }
         })
@@ -306,8 +348,8 @@ fn forced(hop: Hop) -> Forced {
 /// The paths from a write to one whose session had taken it into account.
 struct Knowledge;
 
-impl crate::causal::Route for Knowledge {
-    const PHASES: usize = <Guarantee as crate::causal::Route>::PHASES;
+impl Route for Knowledge {
+    const PHASES: usize = Guarantee::PHASES;
 
     fn step(&self, phase: usize, kind: EdgeKind) -> Option<usize> {
         Guarantee::WritesFollowReads.step(phase, kind)

@@ -82,10 +82,16 @@ impl Route for Guarantee {
         use phase::*;
         match (phase, kind) {
             (START, EdgeKind::ReadsFrom) => Some(READ),
-            (START, EdgeKind::Session) => (*self != MonotonicReads && *self != WritesFollowReads).then_some(SESSION),
+            (START, EdgeKind::Session) => {
+                (*self != MonotonicReads && *self != WritesFollowReads).then_some(SESSION)
+            }
             (SESSION, EdgeKind::ReadsFrom) => self.orders_writes().then_some(READ),
-            (READ, EdgeKind::Session) => matches!(self, MonotonicReads | WritesFollowReads | Pram).then_some(READ_BEFORE),
-            (READ | READ_BEFORE, EdgeKind::ReadsFrom) => (*self == WritesFollowReads).then_some(READ),
+            (READ, EdgeKind::Session) => {
+                matches!(self, MonotonicReads | WritesFollowReads | Pram).then_some(READ_BEFORE)
+            }
+            (READ | READ_BEFORE, EdgeKind::ReadsFrom) => {
+                (*self == WritesFollowReads).then_some(READ)
+            }
             _ => None,
         }
     }

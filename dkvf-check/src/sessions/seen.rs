@@ -46,7 +46,11 @@ impl Seen {
                 }
                 let writes = committed.writes(writer);
                 budget.spend(writes.len())?;
-                pairs.extend(writes.iter().map(|write| (write.key.index() as u32, Entry { at, writer })));
+                pairs.extend(
+                    writes
+                        .iter()
+                        .map(|write| (write.key.index() as u32, Entry { at, writer })),
+                );
                 budget.reserve(pairs.len() * 3 * size_of::<Entry>())?;
             }
         }

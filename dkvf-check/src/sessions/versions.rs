@@ -70,7 +70,11 @@ impl<'g, 'a, 'h> VersionGraph<'g, 'a, 'h> {
             by_writer,
             edges: Vec::new(),
         };
-        for key in committed.history.keys().filter(|&key| !versions.rest(key).is_empty()) {
+        for key in committed
+            .history
+            .keys()
+            .filter(|&key| !versions.rest(key).is_empty())
+        {
             let order = versions.order(key);
             for pair in order.windows(2) {
                 graph.add(key, pair[0], pair[1], Why::Known)?;
@@ -113,7 +117,9 @@ impl<'g, 'a, 'h> VersionGraph<'g, 'a, 'h> {
     fn edge(&mut self, from: u32, to: u32, why: Why) -> Result<(), Undecided> {
         self.edges.push((from, (to, why)));
         self.budget.spend(1)?;
-        Ok(self.budget.reserve(self.edges.capacity() * 2 * size_of::<(u32, (u32, Why))>())?)
+        Ok(self
+            .budget
+            .reserve(self.edges.capacity() * 2 * size_of::<(u32, (u32, Why))>())?)
     }
 
     /// Adds that one version of a key is older than another.
@@ -130,11 +136,16 @@ impl<'g, 'a, 'h> VersionGraph<'g, 'a, 'h> {
 
     /// Adds that all entries of a window are older than `newer`, except itself.
     pub(super) fn add_window(&mut self, newer: Newer, window: Window) -> Result<(), Undecided> {
-        let why = if newer.is_read { Why::Read } else { Why::Written };
+        let why = if newer.is_read {
+            Why::Read
+        } else {
+            Why::Written
+        };
         let entries = self.seen.of(newer.key);
         let by_writer = self.by_writer.row(newer.key.index());
         let entry = |place: u32| (entries[place as usize].writer, place as usize);
-        let itself = by_writer.partition_point(|&place| entry(place) < (newer.writer, window.start));
+        let itself =
+            by_writer.partition_point(|&place| entry(place) < (newer.writer, window.start));
         let itself = by_writer.get(itself).map(|&place| entry(place));
         match itself {
             Some((writer, place)) if writer == newer.writer && place < window.end => {
@@ -183,7 +194,8 @@ impl<'g, 'a, 'h> VersionGraph<'g, 'a, 'h> {
             for &start in versions.take(SEARCHES_MAX) {
                 self.budget.spend(component.len())?;
                 let cycle = shortest_cycle(&links, component, start);
-                let is_shorter = |cycle: &Vec<_>| best.as_ref().is_none_or(|best| cycle.len() < best.len());
+                let is_shorter =
+                    |cycle: &Vec<_>| best.as_ref().is_none_or(|best| cycle.len() < best.len());
                 best = cycle.filter(is_shorter).or(best);
             }
             cycles.extend(best.map(|cycle| self.hops(&cycle)));

@@ -67,7 +67,11 @@ impl Windows<'_, '_, '_> {
                     Guarantee::Pram => known.add(committed.session(node), node),
                     _ => {}
                 }
-                for read in committed.reads(node).iter().filter(|read| read.from != INIT) {
+                for read in committed
+                    .reads(node)
+                    .iter()
+                    .filter(|read| read.from != INIT)
+                {
                     known.add(committed.session(read.from), read.from + 1);
                 }
                 for read in committed.reads(node) {
@@ -78,8 +82,12 @@ impl Windows<'_, '_, '_> {
                     };
                     self.budget.spend(1)?;
                     match guarantee {
-                        Guarantee::ReadYourWrites => ask(newer, self.between(read.key, nodes.start..node))?,
-                        Guarantee::MonotonicReads => ask(newer, self.between(read.key, nodes.start..node + 1))?,
+                        Guarantee::ReadYourWrites => {
+                            ask(newer, self.between(read.key, nodes.start..node))?
+                        }
+                        Guarantee::MonotonicReads => {
+                            ask(newer, self.between(read.key, nodes.start..node + 1))?
+                        }
                         _ => {
                             self.budget.spend(known.sessions.len())?;
                             for &session in &known.sessions {
@@ -87,7 +95,10 @@ impl Windows<'_, '_, '_> {
                                 let all = sessions[session as usize].start..until;
                                 let window = self.between(read.key, all);
                                 // Writes of a session are ordered: the last one will do.
-                                ask(newer, window.end.saturating_sub(1).max(window.start)..window.end)?;
+                                ask(
+                                    newer,
+                                    window.end.saturating_sub(1).max(window.start)..window.end,
+                                )?;
                             }
                         }
                     }
@@ -113,10 +124,14 @@ impl Windows<'_, '_, '_> {
                     writer: read.from,
                     is_read: true,
                 };
-                for other in committed.reads(visit.node) {
+                // What the source of this read had taken into account is older than it by what is asked of its writes.
+                let others = committed.reads(visit.node).iter();
+                for other in others.filter(|other| other.from != read.from) {
                     let past = visit.past_of_source(other.from);
                     let count = |chain| past.count(chain);
-                    self.groups(&clocks, &visit, read.key, count, |window| ask(newer, window))?;
+                    self.groups(&clocks, &visit, read.key, count, |window| {
+                        ask(newer, window)
+                    })?;
                 }
             }
             for write in committed.writes(visit.node) {
@@ -127,7 +142,9 @@ impl Windows<'_, '_, '_> {
                 };
                 ask(newer, self.between(write.key, visit.node..visit.node + 1))?;
                 let count = |chain| visit.past.count(chain);
-                self.groups(&clocks, &visit, write.key, count, |window| ask(newer, window))?;
+                self.groups(&clocks, &visit, write.key, count, |window| {
+                    ask(newer, window)
+                })?;
             }
             Ok(())
         })
@@ -145,13 +162,17 @@ impl Windows<'_, '_, '_> {
         let entries = self.seen.of(key);
         let chain = |entry: &Entry| clocks.chains.chain(entry.at);
         let mut start = entries.partition_point(|entry| chain(entry) < visit.chains.start);
-        while let Some(first) = entries.get(start).filter(|entry| chain(entry) < visit.chains.end) {
+        while let Some(first) = entries
+            .get(start)
+            .filter(|entry| chain(entry) < visit.chains.end)
+        {
             self.budget.spend(4)?;
             let of_chain = chain(first);
             let rest = &entries[start..];
             let length = rest.partition_point(|entry| chain(entry) == of_chain);
             let members = count(of_chain);
-            let known = rest[..length].partition_point(|entry| clocks.chains.place(entry.at) <= members);
+            let known =
+                rest[..length].partition_point(|entry| clocks.chains.place(entry.at) <= members);
             if known > 0 {
                 found(start..start + known)?;
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::check::Budget;
-use crate::graph::{Graph, Narrator, Part, Rules, Step, suspects};
+use crate::graph::{Graph, Narrator, Part, Rules, Step, suspects, with_scope};
 use crate::model::Order;
 use crate::prepass::{Committed, Undecided};
 use crate::verdict::Anomaly;
@@ -133,8 +133,12 @@ impl Argument<'_, '_> {
             (suppositions.join(" and "), &refutation.cycle[..])
         });
         let parts: Vec<(String, &[Step])> = parts.collect();
-        self.narrator
-            .contradiction(self.rules.all_levels(), &parts, is_claimed)
+        let levels = self.rules.all_levels();
+        let anomaly = self.narrator.contradiction(levels, &parts, is_claimed);
+        let mut scopes = refutations
+            .iter()
+            .map(|refutation| self.rules.scope_of(&refutation.cycle));
+        with_scope(anomaly, self.rules, scopes.find_map(|scope| scope))
     }
 
     fn text(&self, claim: Claim) -> String {

@@ -7,7 +7,12 @@ use dkvf_check::{AnomalyKind, Evidence, History, Model, Options, Order, Verdict}
 fn assert_satisfied(history: &History, models: &[Model]) {
     for model in models {
         let verdict = model.check(history, &Options::default());
-        assert_eq!(verdict, Verdict::Satisfied, "{model}: {}", verdict.explain(history));
+        assert_eq!(
+            verdict,
+            Verdict::Satisfied,
+            "{model}: {}",
+            verdict.explain(history)
+        );
     }
 }
 
@@ -54,8 +59,15 @@ fn a_session_may_converge_without_an_order_of_its_own() {
          2: r x 2",
     );
     assert_satisfied(&history, &[Model::Causal, Model::CausalWeak]);
-    let text = assert_violated(&history, &[Model::CausalMemory], AnomalyKind::UnexplainedSession);
-    assert!(text.contains("#4 read") || text.contains("read what"), "{text}");
+    let text = assert_violated(
+        &history,
+        &[Model::CausalMemory],
+        AnomalyKind::UnexplainedSession,
+    );
+    assert!(
+        text.contains("#4 read") || text.contains("read what"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -68,7 +80,11 @@ fn weak_causality_lets_a_session_change_its_mind_but_memory_and_convergence_do_n
     );
     assert_satisfied(&history, &[Model::CausalWeak]);
     assert_violated(&history, &[Model::Causal], AnomalyKind::ConflictOrderCycle);
-    assert_violated(&history, &[Model::CausalMemory], AnomalyKind::UnexplainedSession);
+    assert_violated(
+        &history,
+        &[Model::CausalMemory],
+        AnomalyKind::UnexplainedSession,
+    );
 }
 
 #[test]
@@ -112,9 +128,21 @@ fn a_read_of_what_its_own_future_writes_is_cyclic() {
          2: r y 1
          2: w x 2",
     );
-    let models = [Model::CausalWeak, Model::CausalMemory, Model::Causal, Model::WritesFollowReads];
+    let models = [
+        Model::CausalWeak,
+        Model::CausalMemory,
+        Model::Causal,
+        Model::WritesFollowReads,
+    ];
     assert_violated(&history, &models, AnomalyKind::CyclicCausality);
-    assert_satisfied(&history, &[Model::ReadYourWrites, Model::MonotonicReads, Model::MonotonicWrites]);
+    assert_satisfied(
+        &history,
+        &[
+            Model::ReadYourWrites,
+            Model::MonotonicReads,
+            Model::MonotonicWrites,
+        ],
+    );
 }
 
 #[test]
@@ -123,11 +151,19 @@ fn a_session_that_moves_to_a_replica_without_its_write_does_not_read_it() {
         "1: w x 1
          1: r x",
     );
-    assert_violated(&history, &[Model::ReadYourWrites, Model::Pram], AnomalyKind::OwnWriteMissed);
+    assert_violated(
+        &history,
+        &[Model::ReadYourWrites, Model::Pram],
+        AnomalyKind::OwnWriteMissed,
+    );
     assert_violated(&history, &[Model::Causal], AnomalyKind::CausalityViolation);
     assert_satisfied(
         &history,
-        &[Model::MonotonicReads, Model::MonotonicWrites, Model::WritesFollowReads],
+        &[
+            Model::MonotonicReads,
+            Model::MonotonicWrites,
+            Model::WritesFollowReads,
+        ],
     );
 }
 
@@ -144,10 +180,18 @@ fn a_session_that_moves_to_a_replica_that_lags_reads_backwards() {
     // Without monotonic writes the writer may have meant the other order.
     assert_satisfied(
         &history,
-        &[Model::ReadYourWrites, Model::MonotonicReads, Model::MonotonicWrites],
+        &[
+            Model::ReadYourWrites,
+            Model::MonotonicReads,
+            Model::MonotonicWrites,
+        ],
     );
     let ordered = with_versions(&history, &[("1", 1), ("2", 2)]);
-    assert_violated(&ordered, &[Model::MonotonicReads], AnomalyKind::NonMonotonicRead);
+    assert_violated(
+        &ordered,
+        &[Model::MonotonicReads],
+        AnomalyKind::NonMonotonicRead,
+    );
 }
 
 /// What a skipped dependency check, a stable time that runs ahead, and a dropped entry of a dependency vector show.
@@ -184,7 +228,11 @@ fn a_snapshot_that_misses_the_dependency_of_what_it_has_breaks_writes_follow_rea
          2: w y 1
          3: r y 1, r x",
     );
-    assert_violated(&history, &[Model::WritesFollowReads], AnomalyKind::WriteBeforeItsCause);
+    assert_violated(
+        &history,
+        &[Model::WritesFollowReads],
+        AnomalyKind::WriteBeforeItsCause,
+    );
     assert_violated(&history, &[Model::Causal], AnomalyKind::CausalityViolation);
     assert_satisfied(&history, &[Model::Pram, Model::ReadAtomic]);
 }
@@ -215,7 +263,11 @@ fn ties_that_two_sites_resolve_differently_do_not_converge() {
          4: r x 1",
     );
     assert_violated(&history, &[Model::Causal], AnomalyKind::ConflictOrderCycle);
-    assert_violated(&history, &[Model::MonotonicReads], AnomalyKind::NonMonotonicRead);
+    assert_violated(
+        &history,
+        &[Model::MonotonicReads],
+        AnomalyKind::NonMonotonicRead,
+    );
     assert_satisfied(&history, &[Model::CausalMemory]);
 }
 
@@ -225,7 +277,9 @@ fn ties_that_two_sites_resolve_differently_do_not_converge() {
 fn with_versions(history: &History, versions: &[(&str, u128)]) -> History {
     changed(history, |_, _, op| {
         let text = value(op).map(|value| history.value(value));
-        let version = versions.iter().find(|(value, _)| Some(value.as_bytes()) == text);
+        let version = versions
+            .iter()
+            .find(|(value, _)| Some(value.as_bytes()) == text);
         op.version = version.map(|&(_, version)| version);
     })
 }
@@ -253,8 +307,16 @@ fn an_order_of_versions_that_contradicts_causality_is_a_violation_without_any_st
          1: w x 2",
     );
     let backwards = with_versions(&history, &[("1", 2), ("2", 1)]);
-    assert_violated(&backwards, &[Model::Causal], AnomalyKind::ConflictOrderCycle);
-    assert_violated(&backwards, &[Model::MonotonicWrites, Model::Pram], AnomalyKind::NonMonotonicWrite);
+    assert_violated(
+        &backwards,
+        &[Model::Causal],
+        AnomalyKind::ConflictOrderCycle,
+    );
+    assert_violated(
+        &backwards,
+        &[Model::MonotonicWrites, Model::Pram],
+        AnomalyKind::NonMonotonicWrite,
+    );
     assert_satisfied(&backwards, &[Model::CausalWeak, Model::ReadYourWrites]);
 }
 

@@ -1,8 +1,8 @@
 //! Causal consistency and the session guarantees by their definitions, for histories so small that everything can be
 //! tried. Nothing is shared with the checkers.
 //!
-//! Causal consistency: Bouajjani et al. (POPL 2017), by linear extensions of the causal order; session guarantees: least
-//! sets of writes that a read must take into account, by closure.
+//! Causal consistency: Bouajjani et al. (POPL 2017), by linear extensions of the causal order. Session guarantees:
+//! least sets of writes that a read must take into account, by closure.
 
 use std::collections::BTreeSet;
 
@@ -29,8 +29,8 @@ pub struct Facts {
 type Set = BTreeSet<usize>;
 
 impl Facts {
-    /// `None` if a read makes no sense by itself: its value was never written, failed, was overwritten by its writer, or
-    /// is not what the own transaction left.
+    /// `None` if a read makes no sense by itself: its value was never written, failed, was overwritten by its writer,
+    /// or is not what the own transaction left.
     pub fn new(draft: &Draft, versions: Option<&Orders>) -> Option<Facts> {
         let committed = committed(draft)?;
         let number = |id: usize| committed.iter().position(|&other| other == id);
@@ -39,8 +39,15 @@ impl Facts {
             let txn = &draft.txns[id];
             let reads = external_reads(draft, id)?;
             let source = |value: Value, key| writer(draft, key, value).and_then(number);
-            let reads = reads.into_iter().map(|(key, value)| (key, source(value, key)));
-            let writes: BTreeSet<usize> = txn.steps.iter().filter(|step| step.written().is_some()).map(Step::key).collect();
+            let reads = reads
+                .into_iter()
+                .map(|(key, value)| (key, source(value, key)));
+            let writes: BTreeSet<usize> = txn
+                .steps
+                .iter()
+                .filter(|step| step.written().is_some())
+                .map(Step::key)
+                .collect();
             txns.push(Txn {
                 session: txn.session,
                 reads: reads.collect(),
@@ -51,7 +58,10 @@ impl Facts {
             None => Vec::new(),
             Some(orders) => {
                 let writers = |(key, order): (usize, &Vec<Value>)| {
-                    order.iter().filter_map(|&value| number(writer(draft, key, value)?)).collect()
+                    order
+                        .iter()
+                        .filter_map(|&value| number(writer(draft, key, value)?))
+                        .collect()
                 };
                 orders.iter().enumerate().map(writers).collect()
             }
@@ -74,7 +84,11 @@ impl Facts {
                     Model::Causal => self.is_convergent(&past),
                     Model::CausalWeak => self.all().all(|id| self.explains(&past, id, &[id])),
                     _ => self.all().all(|id| {
-                        let kept: Vec<usize> = if with_sessions { self.session_until(id) } else { vec![id] };
+                        let kept: Vec<usize> = if with_sessions {
+                            self.session_until(id)
+                        } else {
+                            vec![id]
+                        };
                         self.explains(&past, id, &kept)
                     }),
                 }
@@ -100,7 +114,9 @@ impl Facts {
 
     /// The transactions of its session up to `id`, with it.
     fn session_until(&self, id: usize) -> Vec<usize> {
-        (0..=id).filter(|&other| self.txns[other].session == self.txns[id].session).collect()
+        (0..=id)
+            .filter(|&other| self.txns[other].session == self.txns[id].session)
+            .collect()
     }
 
     fn before_in_session(&self, id: usize) -> Vec<usize> {
@@ -124,7 +140,10 @@ impl Facts {
         loop {
             let before: usize = past.iter().map(Set::len).sum();
             for id in self.all() {
-                let more: Vec<usize> = past[id].iter().flat_map(|&cause| past[cause].clone()).collect();
+                let more: Vec<usize> = past[id]
+                    .iter()
+                    .flat_map(|&cause| past[cause].clone())
+                    .collect();
                 past[id].extend(more);
             }
             if past.iter().map(Set::len).sum::<usize>() == before {
@@ -165,7 +184,8 @@ impl Facts {
         self.some_order(&all, past, &mut Vec::new(), &|order| {
             let reads_last = |&id: &usize| {
                 self.txns[id].reads.iter().all(|&(key, source)| {
-                    let visible = |other: &&usize| past[id].contains(other) && self.writes(**other, key);
+                    let visible =
+                        |other: &&usize| past[id].contains(other) && self.writes(**other, key);
                     order.iter().rfind(visible).copied() == source
                 })
             };
@@ -182,13 +202,15 @@ impl Facts {
         let mut members: Vec<usize> = past[last].iter().copied().collect();
         members.push(last);
         self.some_order(&members, past, &mut Vec::new(), &|order| {
-            (0..order.len()).filter(|&place| kept.contains(&order[place])).all(|place| {
-                let mut reads = self.txns[order[place]].reads.iter();
-                reads.all(|&(key, source)| {
-                    let mut before = order[..place].iter().rev();
-                    before.find(|&&id| self.writes(id, key)).copied() == source
+            (0..order.len())
+                .filter(|&place| kept.contains(&order[place]))
+                .all(|place| {
+                    let mut reads = self.txns[order[place]].reads.iter();
+                    reads.all(|&(key, source)| {
+                        let mut before = order[..place].iter().rev();
+                        before.find(|&&id| self.writes(id, key)).copied() == source
+                    })
                 })
-            })
         })
     }
 
@@ -206,14 +228,22 @@ impl Facts {
                     set.extend(self.before_in_session(id).into_iter().filter(is_writer));
                 }
                 if mr {
-                    set.extend(self.before_in_session(id).into_iter().flat_map(|other| vis[other].clone()));
+                    set.extend(
+                        self.before_in_session(id)
+                            .into_iter()
+                            .flat_map(|other| vis[other].clone()),
+                    );
                 }
                 for write in set.clone() {
                     if mw {
                         set.extend(self.before_in_session(write).into_iter().filter(is_writer));
                     }
                     if wfr {
-                        set.extend(self.session_until(write).into_iter().flat_map(|other| vis[other].clone()));
+                        set.extend(
+                            self.session_until(write)
+                                .into_iter()
+                                .flat_map(|other| vis[other].clone()),
+                        );
                     }
                 }
                 vis[id] = set;
@@ -230,8 +260,14 @@ impl Facts {
             let writers: Vec<usize> = self.all().filter(|&id| self.writes(id, key)).collect();
             let mut older: Vec<Set> = vec![Set::new(); self.txns.len()];
             for id in self.all() {
-                for &(_, source) in self.txns[id].reads.iter().filter(|&&(other, _)| other == key) {
-                    let known = vis[id].iter().filter(|&&write| self.writes(write, key) && Some(write) != source);
+                for &(_, source) in self.txns[id]
+                    .reads
+                    .iter()
+                    .filter(|&&(other, _)| other == key)
+                {
+                    let known = vis[id]
+                        .iter()
+                        .filter(|&&write| self.writes(write, key) && Some(write) != source);
                     let known: Vec<usize> = known.copied().collect();
                     match source {
                         None if !known.is_empty() => return false,
@@ -242,16 +278,25 @@ impl Facts {
             }
             for &id in &writers {
                 if which[2] {
-                    older[id].extend(self.before_in_session(id).into_iter().filter(|&other| self.writes(other, key)));
+                    older[id].extend(
+                        self.before_in_session(id)
+                            .into_iter()
+                            .filter(|&other| self.writes(other, key)),
+                    );
                 }
                 if which[3] {
-                    let known = self.session_until(id).into_iter().flat_map(|other| vis[other].clone());
+                    let known = self
+                        .session_until(id)
+                        .into_iter()
+                        .flat_map(|other| vis[other].clone());
                     older[id].extend(known.filter(|&other| other != id && self.writes(other, key)));
                 }
             }
             match self.order.get(key) {
                 Some(order) => (0..order.len()).all(|place| {
-                    order[place + 1..].iter().all(|newer| !older[order[place]].contains(newer))
+                    order[place + 1..]
+                        .iter()
+                        .all(|newer| !older[order[place]].contains(newer))
                 }),
                 None => self.some_order(&writers, &older, &mut Vec::new(), &|_| true),
             }
@@ -261,12 +306,17 @@ impl Facts {
 
 fn writer(draft: &Draft, key: usize, value: Value) -> Option<usize> {
     let wrote = |step: &Step| step.key() == key && step.written() == Some(value);
-    draft.txns.iter().position(|txn| txn.steps.iter().any(wrote))
+    draft
+        .txns
+        .iter()
+        .position(|txn| txn.steps.iter().any(wrote))
 }
 
 fn last_write(draft: &Draft, id: usize, key: usize) -> Option<Value> {
     let steps = draft.txns[id].steps.iter().rev();
-    steps.filter(|step| step.key() == key).find_map(Step::written)
+    steps
+        .filter(|step| step.key() == key)
+        .find_map(Step::written)
 }
 
 /// Transactions that succeeded, and those of unknown outcome that one of them read from; by session order. `None` if a
@@ -300,7 +350,9 @@ fn external_reads(draft: &Draft, id: usize) -> Option<Vec<(usize, Value)>> {
             continue;
         };
         let before = txn.steps[..place].iter().rev();
-        let own = before.filter(|other| other.key() == step.key()).find_map(Step::written);
+        let own = before
+            .filter(|other| other.key() == step.key())
+            .find_map(Step::written);
         match own {
             Some(own) if own == value => {}
             Some(_) => return None,

@@ -142,22 +142,22 @@ pub fn random(seed: u64, shape: Shape) -> (Draft, Orders) {
     let mut draft = skeleton(&mut random, shape);
     let mut arbitration: Vec<usize> = (0..draft.txns.len()).collect();
     shuffle(&mut random, &mut arbitration);
-    let style = random.below(4);
+    let style = STYLES[random.below(6) as usize];
     let noise = [0, 0, 10, 4][random.below(4) as usize];
     let mut seen: Vec<Vec<usize>> = vec![Vec::new(); draft.txns.len()];
     for (place, &id) in arbitration.iter().enumerate() {
-        seen[id] = visible(&mut random, style, &arbitration[..place], &seen);
+        seen[id] = visible(
+            &mut random,
+            style,
+            (&draft, id),
+            &arbitration[..place],
+            &seen,
+        );
         let mut snapshot: Vec<Vec<Value>> = vec![Vec::new(); draft.keys];
         for &other in arbitration[..place].iter() {
             let is_visible = seen[id].contains(&other);
-            for key in 0..draft.keys {
-                apply(
-                    &draft.txns[other],
-                    key,
-                    is_visible,
-                    shape.lists,
-                    &mut snapshot[key],
-                );
+            for (key, state) in snapshot.iter_mut().enumerate() {
+                apply(&draft.txns[other], key, is_visible, shape.lists, state);
             }
         }
         execute(&mut draft, id, snapshot);
@@ -196,9 +196,16 @@ fn skeleton(random: &mut Random, shape: Shape) -> Draft {
         next_value
     };
     let reads_of_ten = 3 + random.below(5);
+    // Writers of one key and readers of all: long forks.
+    let is_split = random.once_in(3);
     for _ in 0..2 + random.below(shape.txns - 1) {
         let session = random.below(shape.sessions) as usize;
-        let steps = (0..1 + random.below(shape.steps))
+        let (length, reads_of_ten) = match (is_split, random.once_in(2)) {
+            (false, _) => (1 + random.below(shape.steps), reads_of_ten),
+            (true, false) => (1, 0),
+            (true, true) => (shape.steps, 10),
+        };
+        let steps = (0..length)
             .map(|_| {
                 let key = random.below(shape.keys) as usize;
                 match (random.below(10) < reads_of_ten, shape.lists) {
@@ -227,21 +234,68 @@ fn skeleton(random: &mut Random, shape: Shape) -> Draft {
     draft
 }
 
-/// Which earlier transactions one sees: all, a prefix, a causal past, or anything.
-fn visible(random: &mut Random, style: u64, before: &[usize], seen: &[Vec<usize>]) -> Vec<usize> {
+/// How much of what came before a transaction sees.
+#[derive(Clone, Copy)]
+enum Style {
+    All,
+    Prefix,
+    /// A prefix that contains all writers of the own keys: snapshot isolation.
+    Snapshot,
+    /// The causal past of some transactions.
+    Past,
+    /// One that contains all writers of the own keys: parallel snapshot isolation.
+    ParallelSnapshot,
+    Anything,
+}
+
+const STYLES: [Style; 6] = [
+    Style::All,
+    Style::Prefix,
+    Style::Snapshot,
+    Style::Past,
+    Style::ParallelSnapshot,
+    Style::Anything,
+];
+
+/// Which of the transactions `before` the transaction `id` sees.
+fn visible(
+    random: &mut Random,
+    style: Style,
+    (draft, id): (&Draft, usize),
+    before: &[usize],
+    seen: &[Vec<usize>],
+) -> Vec<usize> {
+    let writes = |txn: &Txn, key| {
+        txn.steps
+            .iter()
+            .any(|step| step.key() == key && step.written().is_some())
+    };
+    let own = &draft.txns[id];
+    let conflicts = |other: usize| {
+        let mut keys = (0..draft.keys).filter(|&key| writes(own, key));
+        keys.any(|key| writes(&draft.txns[other], key)) || draft.txns[other].session == own.session
+    };
+    let prefix = random.below(before.len() as u64 + 1) as usize;
+    let mut chosen: Vec<usize> = before
+        .iter()
+        .copied()
+        .filter(|_| !random.once_in(3))
+        .collect();
     match style {
-        0 => before.to_vec(),
-        1 => before[..random.below(before.len() as u64 + 1) as usize].to_vec(),
-        _ => {
-            let mut chosen: Vec<usize> = before
-                .iter()
-                .copied()
-                .filter(|_| !random.once_in(3))
-                .collect();
-            if style == 2 {
-                let past: Vec<usize> = chosen.iter().flat_map(|&id| seen[id].clone()).collect();
-                chosen.extend(past);
+        Style::All => before.to_vec(),
+        Style::Prefix => before[..prefix].to_vec(),
+        Style::Snapshot => {
+            let last = before.iter().rposition(|&other| conflicts(other));
+            before[..prefix.max(last.map_or(0, |last| last + 1))].to_vec()
+        }
+        Style::Anything => chosen,
+        Style::Past | Style::ParallelSnapshot => {
+            if matches!(style, Style::ParallelSnapshot) {
+                chosen.retain(|_| random.once_in(2));
+                chosen.extend(before.iter().filter(|&&other| conflicts(other)));
             }
+            let past: Vec<usize> = chosen.iter().flat_map(|&id| seen[id].clone()).collect();
+            chosen.extend(past);
             chosen
         }
     }

@@ -3,7 +3,7 @@
 use std::io::{Cursor, Write};
 
 use dkvf_check::formats::{
-    FILE_BYTES_MAX, Format, LINE_BYTES_MAX, Loss, Losses, ReadError, detect, read, read_any, write,
+    Format, LINE_BYTES_MAX, Loss, Losses, ReadError, detect, read, read_any, write,
 };
 use dkvf_check::{Action, DataType, History, Model, Options, Outcome, Stamps, Verdict};
 
@@ -11,9 +11,13 @@ use dkvf_check::{Action, DataType, History, Model, Options, Outcome, Stamps, Ver
 fn lines(history: &History) -> Vec<String> {
     let describe = |id: usize| {
         let transaction = &history.transactions()[id];
-        let operations: Vec<String> =
-            history.operations_of(id).map(|op| history.action_text(op).to_string()).collect();
-        let to = transaction.complete_us.map_or_else(String::new, |at| at.to_string());
+        let operations: Vec<String> = history
+            .operations_of(id)
+            .map(|op| history.action_text(op).to_string())
+            .collect();
+        let to = transaction
+            .complete_us
+            .map_or_else(String::new, |at| at.to_string());
         let outcome = match transaction.outcome {
             Outcome::Ok => "",
             Outcome::Fail => " failed",
@@ -26,7 +30,12 @@ fn lines(history: &History) -> Vec<String> {
 }
 
 #[track_caller]
-fn assert_reads(format: Format, file_name: &str, text: impl AsRef<[u8]>, expected: &[&str]) -> History {
+fn assert_reads(
+    format: Format,
+    file_name: &str,
+    text: impl AsRef<[u8]>,
+    expected: &[&str],
+) -> History {
     let (detected, history) = read_any(text.as_ref(), file_name).unwrap();
     assert_eq!(detected, format);
     assert_eq!(lines(&history), expected);
@@ -62,7 +71,10 @@ fn transactions_of_elle_are_read() {
         "2 5..6: read 5 = []",
     ];
     assert_reads(Format::JepsenEdn, "history.edn", EDN, &expected);
-    let events: Vec<&str> = EDN.lines().filter(|line| line.starts_with(['{', '#'])).collect();
+    let events: Vec<&str> = EDN
+        .lines()
+        .filter(|line| line.starts_with(['{', '#']))
+        .collect();
     let vector = format!("[{}]", events.join("\n "));
     assert_reads(Format::JepsenEdn, "", vector, &expected);
 }
@@ -103,8 +115,18 @@ fn json_of_jepsen_is_read_as_array_or_lines() {
         r#"{"index":1,"time":9000,"type":"ok","process":3,"f":"txn","value":[["w",1,5],["r","a\u00e9\ud83d\ude00",true]]}"#,
     ];
     let expected = ["3 7..9: wrote 1 = 5, read aé😀 = true"];
-    assert_reads(Format::JepsenJson, "history.json", events.join("\n"), &expected);
-    assert_reads(Format::JepsenJson, "h.json", format!("[{}]", events.join(",\n")), &expected);
+    assert_reads(
+        Format::JepsenJson,
+        "history.json",
+        events.join("\n"),
+        &expected,
+    );
+    assert_reads(
+        Format::JepsenJson,
+        "h.json",
+        format!("[{}]", events.join(",\n")),
+        &expected,
+    );
 }
 
 #[test]
@@ -120,7 +142,11 @@ fn the_log_of_early_jepsen_is_read() {
         Format::JepsenLog,
         "etcd.log",
         text,
-        &["4 1..3: read x = initial", "1 2..4 unknown: set x from 2 to 4", "5 5.. unknown: wrote x = 1"],
+        &[
+            "4 1..3: read x = initial",
+            "1 2..4 unknown: set x from 2 to 4",
+            "5 5.. unknown: wrote x = 1",
+        ],
     );
     assert_eq!(DataType::of(&history), DataType::CasRegister);
 }
@@ -141,7 +167,9 @@ fn texts_of_porcupine_are_read_and_judged() {
     let judged = |text: &str| {
         let (format, history) = read_any(text.as_bytes(), "c01.txt").unwrap();
         assert_eq!(format, Format::PorcupineKv);
-        Model::Linearizable.check(&history, &Options::default()).name()
+        Model::Linearizable
+            .check(&history, &Options::default())
+            .name()
     };
     assert_eq!(judged(text), "satisfied");
     assert_eq!(judged(&text.replace("\"ab\"", "\"ba\"")), "violated");
@@ -158,7 +186,9 @@ fn sessions_of_dbcop_are_read() {
         {"events":[["w",1,2]],"committed":false},{"events":[],"committed":true}],
         [{"events":[["r",0,1]],"committed":true}]]"#;
     assert_reads(Format::DbcopJson, "h.json", data, &expected);
-    let wrapped = format!(r#"{{"params":{{"id":0,"n_node":2}},"info":"generated","start":"now","end":"then","data":{data}}}"#);
+    let wrapped = format!(
+        r#"{{"params":{{"id":0,"n_node":2}},"info":"generated","start":"now","end":"then","data":{data}}}"#
+    );
     let history = assert_reads(Format::DbcopJson, "h.json", wrapped, &expected);
     assert!(!history.about.has_time());
     match Model::Linearizable.check(&history, &Options::default()) {
@@ -181,7 +211,14 @@ fn binary_files_of_dbcop_are_read() {
         [text("info"), text("2019-01-01"), text("2019-01-02")].concat(),
         number(1),
         number(2),
-        [number(3), event(1, 7, 5, 1), event(0, 8, 0, 1), event(0, 8, 1, 0), vec![1]].concat(),
+        [
+            number(3),
+            event(1, 7, 5, 1),
+            event(0, 8, 0, 1),
+            event(0, 8, 1, 0),
+            vec![1],
+        ]
+        .concat(),
         [number(1), event(1, 8, 6, 1), vec![0]].concat(),
     ]
     .concat();
@@ -189,14 +226,25 @@ fn binary_files_of_dbcop_are_read() {
         Format::DbcopBincode,
         "history.bincode",
         &file,
-        &["0 0..1: wrote 7 = 5, read 8 = initial", "0 0..1 failed: wrote 8 = 6"],
+        &[
+            "0 0..1: wrote 7 = 5, read 8 = initial",
+            "0 0..1 failed: wrote 8 = 6",
+        ],
     );
     for length in 0..file.len() {
-        assert!(read(Format::DbcopBincode, &file[..length]).is_err(), "{length}");
+        assert!(
+            read(Format::DbcopBincode, &file[..length]).is_err(),
+            "{length}"
+        );
     }
     let mut endless = file.clone();
     endless[40] = 0xff;
-    assert_malformed(Format::DbcopBincode, &endless, 1, "beyond the end of the file");
+    assert_malformed(
+        Format::DbcopBincode,
+        &endless,
+        1,
+        "beyond the end of the file",
+    );
 }
 
 #[test]
@@ -261,38 +309,59 @@ fn compressed_files_are_read_as_they_are() {
     assert_eq!(format, Format::JepsenEdn);
     assert_eq!(lines(&history).len(), 3);
     let half = &compressed[..compressed.len() / 2];
-    assert!(matches!(read(Format::JepsenEdn, half), Err(ReadError::Io(_))));
-}
-
-#[test]
-fn a_file_that_unpacks_to_too_much_is_refused() {
-    // Compressed twice over, so that the test need not hold it.
-    struct Endless;
-    impl std::io::Read for Endless {
-        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-            buffer.fill(b'\n');
-            Ok(buffer.len())
-        }
-    }
-    let error = read(Format::PolysiText, Endless).unwrap_err().to_string();
-    assert!(error.contains(&FILE_BYTES_MAX.to_string()), "{error}");
+    assert!(matches!(
+        read(Format::JepsenEdn, half),
+        Err(ReadError::Io(_))
+    ));
 }
 
 #[test]
 fn errors_name_line_and_reason() {
-    let event = |rest: &str| format!("{{:type :invoke, :process 0, :f :txn, :value [[:r 1 nil]]}}\n\n{rest}");
+    let event = |rest: &str| {
+        format!("{{:type :invoke, :process 0, :f :txn, :value [[:r 1 nil]]}}\n\n{rest}")
+    };
     let cases: &[(&str, &str)] = &[
-        ("{:type :ok, :process 1, :f :txn, :value []}", "did not invoke"),
-        ("{:type :invoke, :process 0, :f :txn, :value []}", "has not returned"),
-        ("{:type :begin, :process 1, :f :txn, :value []}", "\"begin\""),
+        (
+            "{:type :ok, :process 1, :f :txn, :value []}",
+            "did not invoke",
+        ),
+        (
+            "{:type :invoke, :process 0, :f :txn, :value []}",
+            "has not returned",
+        ),
+        (
+            "{:type :begin, :process 1, :f :txn, :value []}",
+            "\"begin\"",
+        ),
         ("{:process 1, :f :txn, :value []}", "no type"),
-        ("{:type :invoke, :process 1, :f :txn, :value 5}", "not a list"),
-        ("{:type :invoke, :process 1, :f :txn, :value [[:r 1]]}", "not of the form"),
-        ("{:type :invoke, :process 1, :f :txn, :value [[:push 1 2]]}", "\"push\""),
-        ("{:type :invoke, :process 1, :f :txn, :value [[:r [1] 2]]}", "a key is"),
-        ("{:type :invoke, :process 1, :f :write, :value {}}", "a value is"),
-        ("{:type :invoke, :process -1, :f :write, :value 1}", "the process -1"),
-        ("{:type :ok, :process 0, :f :txn, :value [[:w 1 2]]}", "another operation"),
+        (
+            "{:type :invoke, :process 1, :f :txn, :value 5}",
+            "not a list",
+        ),
+        (
+            "{:type :invoke, :process 1, :f :txn, :value [[:r 1]]}",
+            "not of the form",
+        ),
+        (
+            "{:type :invoke, :process 1, :f :txn, :value [[:push 1 2]]}",
+            "\"push\"",
+        ),
+        (
+            "{:type :invoke, :process 1, :f :txn, :value [[:r [1] 2]]}",
+            "a key is",
+        ),
+        (
+            "{:type :invoke, :process 1, :f :write, :value {}}",
+            "a value is",
+        ),
+        (
+            "{:type :invoke, :process -1, :f :write, :value 1}",
+            "the process -1",
+        ),
+        (
+            "{:type :ok, :process 0, :f :txn, :value [[:w 1 2]]}",
+            "another operation",
+        ),
         ("{:type :ok :process 0", "ends before"),
         ("{:type}", "without a value"),
         ("\"abc", "within a text"),
@@ -308,36 +377,77 @@ fn errors_name_line_and_reason() {
     let deep = "[".repeat(100);
     assert_malformed(Format::JepsenEdn, event(&deep), 3, "deeper than 32");
     let long = format!("{{:a \"{}\"}}", "x".repeat(LINE_BYTES_MAX));
-    assert_malformed(Format::JepsenEdn, event(&long), 3, "longer than 1048576 bytes");
-    assert_malformed(Format::JepsenEdn, "[{:type :invoke, :value []} \n", 2, "ends before a ']'");
+    assert_malformed(
+        Format::JepsenEdn,
+        event(&long),
+        3,
+        "longer than 1048576 bytes",
+    );
+    assert_malformed(
+        Format::JepsenEdn,
+        "[{:type :invoke, :value []} \n",
+        2,
+        "ends before a ']'",
+    );
     assert_malformed(Format::JepsenEdn, "[]\n[]", 2, "something follows");
     assert_malformed(Format::DbcopHist, "[x:=1]\n[x:=]\n", 2, "\"x:=\"");
     assert_malformed(Format::DbcopHist, "[x:=1\n", 1, "does not end with ]");
     assert_malformed(Format::DbcopHist, "[x-:=1]\n", 1, "x-:=1");
     assert_malformed(Format::PolysiText, "\nr(1,2,3)\n", 2, "not of the form");
-    assert_malformed(Format::PolysiText, "r(1,1,1,1)\nr(1,1,2,1)\n", 2, "of the sessions");
+    assert_malformed(
+        Format::PolysiText,
+        "r(1,1,1,1)\nr(1,1,2,1)\n",
+        2,
+        "of the sessions",
+    );
     assert_malformed(Format::DbcopJson, "{\"info\":1}", 1, "no field data");
-    assert_malformed(Format::DbcopJson, "[[\n{\"events\":[[\"w\",1,null]],\"committed\":true}]]", 2, "not a number");
+    assert_malformed(
+        Format::DbcopJson,
+        "[[\n{\"events\":[[\"w\",1,null]],\"committed\":true}]]",
+        2,
+        "not a number",
+    );
     assert_malformed(Format::TimekillerJson, "[\n\n{\"tid\":1}]", 3, "no sts");
-    assert_malformed(Format::JepsenLog, "x\nINFO jepsen.util - 1 :ok :read 5\n", 2, "did not invoke");
+    assert_malformed(
+        Format::JepsenLog,
+        "x\nINFO jepsen.util - 1 :ok :read 5\n",
+        2,
+        "did not invoke",
+    );
     let unknown = read_any(&b"hello"[..], "h").unwrap_err().to_string();
-    assert!(unknown.contains("not recognised; name one of: native, "), "{unknown}");
+    assert!(
+        unknown.contains("not recognised; name one of: native, "),
+        "{unknown}"
+    );
 }
 
 #[test]
 fn empty_input_is_no_format() {
     assert_eq!(detect(b"", "x.edn"), Some(Format::JepsenEdn));
     assert_eq!(detect(b"", "x"), None);
-    assert_eq!(detect(b"{\"h\":1,\"clock\":\"virtual-us\"}\n", "x.jsonl"), Some(Format::Native));
+    assert_eq!(
+        detect(b"{\"h\":1,\"clock\":\"virtual-us\"}\n", "x.jsonl"),
+        Some(Format::Native)
+    );
 }
 
 /// A file of each format.
 fn samples() -> Vec<(Format, Vec<u8>)> {
-    let history = read(Format::PolysiText, &b"w(1,5,1,1)\nr(2,0,1,1)\nr(1,5,2,2)\nw(2,6,2,2)\nw(1,7,2,3)\n"[..]).unwrap();
+    let history = read(
+        Format::PolysiText,
+        &b"w(1,5,1,1)\nr(2,0,1,1)\nr(1,5,2,2)\nw(2,6,2,2)\nw(1,7,2,3)\n"[..],
+    )
+    .unwrap();
     let mut stamped = history.clone();
     for id in 0..3 {
         let stamp = |time| vec![time, 0];
-        stamped.set_stamps(id, Stamps { start: stamp(id as u64), commit: stamp(id as u64 + 1) });
+        stamped.set_stamps(
+            id,
+            Stamps {
+                start: stamp(id as u64),
+                commit: stamp(id as u64 + 1),
+            },
+        );
     }
     let mut samples: Vec<(Format, Vec<u8>)> = Format::ALL
         .into_iter()
@@ -422,7 +532,11 @@ fn drawn(state: &mut u64, has_objects: bool) -> History {
                 outcome,
             };
             now_us += 5;
-            let count = if has_objects { 1 } else { 1 + random(state) % 3 };
+            let count = if has_objects {
+                1
+            } else {
+                1 + random(state) % 3
+            };
             let mut operations = Vec::new();
             for _ in 0..count {
                 let mut value = || {
@@ -435,7 +549,10 @@ fn drawn(state: &mut u64, has_objects: bool) -> History {
                 let action = match (random(state) % 6, has_objects) {
                     (0, true) => Action::Acquire,
                     (1, true) => Action::Release,
-                    (2, true) => Action::Cas { expected: Some(one), new: None },
+                    (2, true) => Action::Cas {
+                        expected: Some(one),
+                        new: None,
+                    },
                     (0, false) => Action::Append(one),
                     (1, false) if is_known => Action::ReadList(history.list_id(&[one, other])),
                     (3, _) => Action::Write(Some(one)),
@@ -462,27 +579,48 @@ fn formats_of_jepsen_keep_operations_outcomes_and_times() {
         let history = drawn(&mut state, round % 2 == 0);
         for format in [Format::JepsenEdn, Format::JepsenJson] {
             let mut bytes = Vec::new();
-            assert_eq!(write(format, &history, &mut bytes).unwrap(), Losses::default());
+            assert_eq!(
+                write(format, &history, &mut bytes).unwrap(),
+                Losses::default()
+            );
             let copy = read(format, &bytes[..]).unwrap();
             let sorted = |history: &History| {
                 let mut lines = lines(history);
                 lines.sort();
+                // In a history of lists, nil is the empty list.
                 lines
+                    .iter()
+                    .map(|line| line.replace("= []", "= initial"))
+                    .collect::<Vec<_>>()
             };
-            assert_eq!(sorted(&copy), sorted(&history), "{}", String::from_utf8_lossy(&bytes));
+            assert_eq!(
+                sorted(&copy),
+                sorted(&history),
+                "{}",
+                String::from_utf8_lossy(&bytes)
+            );
         }
     }
 }
 
-/// The reads and writes of what committed or failed, session by session.
+/// The reads and writes of what committed, and the writes of what failed, session by session.
 fn register_lines(history: &History, keeps_failed: bool) -> Vec<String> {
     let mut kept: Vec<(u32, String)> = Vec::new();
     for (id, transaction) in history.transactions().iter().enumerate() {
-        let operations: Vec<String> =
-            history.operations_of(id).map(|op| history.action_text(op).to_string()).collect();
-        let is_kept = transaction.outcome == Outcome::Ok || keeps_failed && transaction.outcome == Outcome::Fail;
+        let is_known = |op: &usize| {
+            transaction.outcome == Outcome::Ok || history.operations()[*op].action.is_write()
+        };
+        let operations = history.operations_of(id).filter(is_known);
+        let operations: Vec<String> = operations
+            .map(|op| history.action_text(op).to_string())
+            .collect();
+        let is_kept = transaction.outcome == Outcome::Ok
+            || keeps_failed && transaction.outcome == Outcome::Fail;
         if is_kept && !operations.is_empty() {
-            kept.push((transaction.session, format!("{:?} {}", transaction.outcome, operations.join(", "))));
+            kept.push((
+                transaction.session,
+                format!("{:?} {}", transaction.outcome, operations.join(", ")),
+            ));
         }
     }
     kept.sort_by_key(|&(session, _)| session);
@@ -496,7 +634,11 @@ fn formats_of_sessions_keep_what_committed_in_its_order() {
         let mut history = History::default();
         let site = history.site_id("");
         for i in 0..random(&mut state) % 12 {
-            let outcome = if random(&mut state) % 5 == 0 { Outcome::Fail } else { Outcome::Ok };
+            let outcome = if random(&mut state).is_multiple_of(5) {
+                Outcome::Fail
+            } else {
+                Outcome::Ok
+            };
             let session = random(&mut state) as u32 % 3;
             let transaction = dkvf_check::Transaction {
                 process: session,
@@ -516,10 +658,20 @@ fn formats_of_sessions_keep_what_committed_in_its_order() {
                     _ => Action::Read(None),
                 };
                 let key = history.key_id((random(&mut state) % 3).to_string().as_bytes());
-                operations.push(dkvf_check::Operation { key, action, version: None });
+                operations.push(dkvf_check::Operation {
+                    key,
+                    action,
+                    version: None,
+                });
             }
             let id = history.push(transaction, operations);
-            history.set_stamps(id, Stamps { start: vec![i, 0], commit: vec![i, 1] });
+            history.set_stamps(
+                id,
+                Stamps {
+                    start: vec![i, 0],
+                    commit: vec![i, 1],
+                },
+            );
         }
         let formats = [
             (Format::DbcopJson, true),
@@ -558,7 +710,10 @@ fn what_is_lost_is_said() {
     let losses = |format| {
         let mut bytes = Vec::new();
         let losses = write(format, &history, &mut bytes).unwrap();
-        (losses.0.into_iter().collect::<Vec<_>>(), String::from_utf8(bytes).unwrap())
+        (
+            losses.0.into_iter().collect::<Vec<_>>(),
+            String::from_utf8(bytes).unwrap(),
+        )
     };
     let (lost, bytes) = losses(Format::PolysiText);
     assert_eq!(
@@ -579,11 +734,20 @@ fn what_is_lost_is_said() {
     assert_eq!(bytes, "w(1,5,1,1)\nr(1,5,2,2)\nw(1,1,3,3)\n");
     assert_eq!(
         losses(Format::JepsenEdn).0,
-        [Loss::Sessions, Loss::Sites, Loss::VersionOrder, Loss::Stamps, Loss::About]
+        [
+            Loss::Sessions,
+            Loss::Sites,
+            Loss::VersionOrder,
+            Loss::Stamps,
+            Loss::About
+        ]
     );
     assert_eq!(losses(Format::Native).0, []);
     let (lost, bytes) = losses(Format::TimekillerJson);
-    assert!(lost.contains(&Loss::Unstamped) && !lost.contains(&Loss::Stamps), "{lost:?}");
+    assert!(
+        lost.contains(&Loss::Unstamped) && !lost.contains(&Loss::Stamps),
+        "{lost:?}"
+    );
     assert!(bytes.contains(r#""cts":{"l":0,"p":2}"#), "{bytes}");
     let error = write(Format::JepsenLog, &history, &mut Cursor::new(Vec::new())).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);

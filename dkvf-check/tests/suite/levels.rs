@@ -1,6 +1,6 @@
 //! The models of transactions against their definitions, on thousands of small random histories.
 
-use dkvf_check::{Evidence, Model, Options, Order, Verdict};
+use dkvf_check::{Evidence, Model, Options, Order, Outcome, Verdict};
 
 use crate::drafts::{self, Draft, Orders, Shape};
 use crate::oracle;
@@ -60,9 +60,20 @@ impl Tally {
                 lines.join("\n"),
             );
         }
-        match verdict {
-            Verdict::Satisfied => self.satisfied += 1,
-            _ => self.violated += 1,
+        match &verdict {
+            Verdict::Violated(anomalies) => {
+                self.violated += 1;
+                let alone = only(draft, &anomalies[0].operations);
+                let history = alone.history(versions);
+                let again = model.check(&history, &options);
+                assert_eq!(
+                    again.name(),
+                    "violated",
+                    "seed {seed}: {model} with order {order}, for {}",
+                    anomalies[0].explain(&draft.history(versions))
+                );
+            }
+            _ => self.satisfied += 1,
         }
     }
 
@@ -77,6 +88,24 @@ impl Tally {
             "{what}: {satisfied} satisfied and {violated} violated are too one-sided"
         );
     }
+}
+
+/// The operations of a counterexample and nothing else. Unknown transactions among them were seen to take effect.
+fn only(draft: &Draft, operations: &[usize]) -> Draft {
+    let mut draft = draft.clone();
+    let mut op = 0;
+    for txn in &mut draft.txns {
+        txn.steps.retain(|_| {
+            op += 1;
+            operations.contains(&(op - 1))
+        });
+        if txn.outcome == Outcome::Info {
+            txn.outcome = Outcome::Ok;
+            txn.complete = u64::MAX;
+        }
+    }
+    draft.txns.retain(|txn| !txn.steps.is_empty());
+    draft
 }
 
 fn compare_white_box(models: &[Model], shape: Shape, seeds: std::ops::Range<u64>) {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use dkvf_check::{
-    Action, AnomalyKind, Budget, DataType, History, IsOver, KeyId, Model, Operation, Options, Outcome,
-    Scan, Transaction, TxnId, Verdict,
+    Action, AnomalyKind, Budget, DataType, Evidence, History, IsOver, KeyId, Model, Operation,
+    Options, Outcome, Scan, Transaction, TxnId, Verdict,
 };
 
 use crate::common::changed;
@@ -145,7 +145,9 @@ fn texts(random: &mut Random) -> History {
     draw_history(random, 6, Sessions::Long, |random, history, _| {
         let key = history.key_id(b"x");
         let text = |random: &mut Random, length: u64| -> String {
-            (0..random.below(length + 1)).map(|_| if random.chance(50) { 'a' } else { 'b' }).collect()
+            (0..random.below(length + 1))
+                .map(|_| if random.chance(50) { 'a' } else { 'b' })
+                .collect()
         };
         let action = match random.below(4) {
             0 => Action::Write(Some(history.value_id(text(random, 1).as_bytes()))),
@@ -161,7 +163,11 @@ fn texts(random: &mut Random) -> History {
 
 fn locks(random: &mut Random) -> History {
     draw_history(random, 7, Sessions::Long, |random, history, _| {
-        let action = if random.chance(50) { Action::Acquire } else { Action::Release };
+        let action = if random.chance(50) {
+            Action::Acquire
+        } else {
+            Action::Release
+        };
         vec![(history.key_id(b"lock"), action)]
     })
 }
@@ -216,7 +222,10 @@ impl Oracle<'_> {
             Action::Scan(scan) => Some(history.scan(scan).rows.iter().map(|&(key, _)| key)),
             _ => None,
         });
-        let mut keys: Vec<KeyId> = operations.map(|op| op.key).chain(scanned.flatten()).collect();
+        let mut keys: Vec<KeyId> = operations
+            .map(|op| op.key)
+            .chain(scanned.flatten())
+            .collect();
         keys.sort_unstable();
         keys.dedup();
         let oracle = Oracle {
@@ -236,7 +245,10 @@ impl Oracle<'_> {
     }
 
     fn precedes(&self, a: TxnId, b: TxnId) -> bool {
-        let (first, second) = (self.history.transactions()[a], self.history.transactions()[b]);
+        let (first, second) = (
+            self.history.transactions()[a],
+            self.history.transactions()[b],
+        );
         self.returned(a).is_some_and(|returned| {
             returned < second.invoke_us
                 || returned == second.invoke_us
@@ -250,7 +262,10 @@ impl Oracle<'_> {
             return true;
         }
         left.iter().any(|&id| {
-            if left.iter().any(|&other| other != id && self.precedes(other, id)) {
+            if left
+                .iter()
+                .any(|&other| other != id && self.precedes(other, id))
+            {
                 return false;
             }
             let rest: Vec<TxnId> = left.iter().copied().filter(|&other| other != id).collect();
@@ -303,7 +318,9 @@ impl Oracle<'_> {
             }
             Action::ReadList(list) => {
                 let elements = history.list(list).iter();
-                let elements = elements.map(|&value| history.value(value).to_vec()).collect();
+                let elements = elements
+                    .map(|&value| history.value(value).to_vec())
+                    .collect();
                 !is_known || *held == Content::List(elements)
             }
             Action::Acquire | Action::Release => {
@@ -382,7 +399,12 @@ fn the_search_agrees_with_the_zones() {
         let history = unique_register(&mut Random(seed));
         let zones = check(&history, Some(DataType::Register));
         let search = check(&history, Some(DataType::Kv));
-        assert_eq!(zones.name(), search.name(), "seed {seed}: {}", zones.explain(&history));
+        assert_eq!(
+            zones.name(),
+            search.name(),
+            "seed {seed}: {}",
+            zones.explain(&history)
+        );
     }
 }
 
@@ -422,7 +444,11 @@ fn script(text: &str) -> History {
             panic!("{line}");
         };
         let (from, to) = time.split_once("..").expect("from..to");
-        let mut value = |i: usize| values.get(i).map(|value| history.value_id(value.as_bytes()));
+        let mut value = |i: usize| {
+            values
+                .get(i)
+                .map(|value| history.value_id(value.as_bytes()))
+        };
         let action = match verb {
             "r" => Action::Read(value(0)),
             "w" => Action::Write(value(0)),
@@ -635,14 +661,21 @@ fn the_initial_value_counts_as_written() {
         initial: Some(initial.as_bytes().to_vec()),
         ..Options::default()
     };
-    let verdict = |initial| Model::Linearizable.check(&history, &options(initial)).name();
+    let verdict = |initial| {
+        Model::Linearizable
+            .check(&history, &options(initial))
+            .name()
+    };
     assert_eq!(verdict("0"), "satisfied");
     assert_eq!(verdict("5"), "violated");
     let texts = Options {
         datatype: Some(DataType::Kv),
         ..options("0")
     };
-    assert_eq!(Model::Linearizable.check(&history, &texts), Verdict::Satisfied);
+    assert_eq!(
+        Model::Linearizable.check(&history, &texts),
+        Verdict::Satisfied
+    );
 }
 
 #[test]
@@ -696,4 +729,28 @@ fn past_the_budget_a_verdict_is_unknown() {
         Verdict::Unknown(reason) => assert!(reason.contains("memory limit"), "{reason}"),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn the_order_that_the_protocol_reports_must_agree_with_time() {
+    let history = script("1 0..10 w x 1\n2 20..30 w x 2\n3 40..50 r x 2");
+    let white_box = |versions: [Option<u128>; 3]| {
+        let history = changed(&history, |op, _, operation| {
+            operation.version = versions[op]
+        });
+        let verdict = Model::Linearizable.check(&history, &Options::with(Evidence::WhiteBox));
+        verdict.explain(&history).to_string()
+    };
+    assert_eq!(white_box([Some(1), Some(2), Some(2)]), "satisfied");
+    assert_eq!(white_box([Some(1), None, Some(2)]), "satisfied");
+    let violated = white_box([Some(2), Some(1), None]);
+    assert!(
+        violated.ends_with("However, #0 of the newer one returned before #2 of the older one was invoked: a contradiction."),
+        "{violated}"
+    );
+    assert_eq!(
+        white_box([None, Some(2), None]),
+        "unknown: key x: the protocol does not report the version of #0"
+    );
+    assert!(white_box([Some(2), Some(2), None]).contains("one version for 1 and 2"));
 }

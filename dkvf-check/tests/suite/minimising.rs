@@ -1,10 +1,12 @@
 //! Counterexamples are shrunk to what they need.
 
 use dkvf_check::{
-    AnomalyKind, Evidence, History, Ladder, Minimal, Model, Options, Order, Verdict, minimise,
+    Action, Anomaly, AnomalyKind, Evidence, History, Ladder, Minimal, Model, Options, Order,
+    Verdict, minimise,
 };
 
 use crate::common::{Script, history};
+use crate::drafts::{self, Random, Shape};
 
 /// What is left of a history that violates `model`.
 fn minimal(history: &History, model: Model) -> Option<Minimal> {
@@ -78,6 +80,94 @@ fn final_answers_mean_something_only_in_the_whole() {
     assert!(minimal(&script.history, Model::Convergence).is_none());
 }
 
+const SHAPE: Shape = Shape {
+    txns: 8,
+    steps: 4,
+    sessions: 3,
+    keys: 3,
+    lists: false,
+};
+
+const MODELS: [Model; 5] = [
+    Model::ReadAtomic,
+    Model::Causal,
+    Model::Psi,
+    Model::Si,
+    Model::Serializable,
+];
+
+/// Random histories with the verdicts of a model, without and with the order of versions.
+fn judged() -> impl Iterator<Item = (u64, Model, History, Verdict)> {
+    let seeds = (0..200).map(|seed| (seed, MODELS[seed as usize % MODELS.len()]));
+    seeds.flat_map(|(seed, model)| {
+        let (draft, orders) = drafts::random(seed, SHAPE);
+        [None, Some(&orders)].map(|orders| {
+            let history = draft.history(orders);
+            let verdict = model.check(&history, &Options::default());
+            (seed, model, history, verdict)
+        })
+    })
+}
+
+#[test]
+fn what_is_left_is_violated_and_nothing_more_can_be_left_out() {
+    let mut shrunk = 0;
+    for (seed, model, history, verdict) in judged() {
+        let Verdict::Violated(anomalies) = verdict else {
+            continue;
+        };
+        let options = Options::default();
+        let minimal = minimise(&history, model, &options, &anomalies[0]);
+        let minimal = minimal.unwrap_or_else(|| panic!("seed {seed}, {model}"));
+        let again = model.check(&minimal.history, &options);
+        assert_eq!(again.name(), "violated", "seed {seed}, {model}");
+        let twice = minimise(&minimal.history, model, &options, &minimal.anomaly).unwrap();
+        assert_eq!(
+            twice.operations.len(),
+            minimal.operations.len(),
+            "seed {seed}, {model}"
+        );
+        shrunk += u32::from(minimal.operations.len() < history.operations().len());
+    }
+    assert!(shrunk > 50, "{shrunk}");
+}
+
+#[test]
+fn no_part_of_an_allowed_history_is_violated() {
+    let mut tried = 0;
+    for (seed, model, history, verdict) in judged() {
+        if verdict != Verdict::Satisfied {
+            continue;
+        }
+        let mut random = Random(seed);
+        for _ in 0..8 {
+            let named = (0..history.operations().len()).filter(|_| random.once_in(2));
+            let invented = Anomaly {
+                kind: AnomalyKind::WriteSkew,
+                key: String::new(),
+                operations: named.collect(),
+                edges: Vec::new(),
+                because: Vec::new(),
+            };
+            let part = minimise(&history, model, &Options::default(), &invented);
+            assert!(part.is_none(), "seed {seed}, {model}: {part:?}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 400, "{tried}");
+}
+
+#[test]
+fn texts_that_are_appended_to_are_not_taken_apart() {
+    let mut script = Script::default();
+    for (key, text) in [("x", "a"), ("x", "b")] {
+        let value = script.value(text).unwrap();
+        script.op(1, "", key, Action::Append(value));
+    }
+    script.r(2, "b");
+    assert!(minimal(&script.history, Model::Linearizable).is_none());
+}
+
 #[test]
 fn a_ladder_says_what_holds_and_what_falls() {
     let skew = history(
@@ -110,7 +200,12 @@ fn a_ladder_says_what_holds_and_what_falls() {
         panic!("{ladder:?}");
     };
     assert_eq!(
-        ladder.summary(&skew, Model::Serializable, Order::Session, &anomalies[0]),
+        ladder.summary(
+            Model::Serializable,
+            Order::Session,
+            (&skew, &anomalies[0]),
+            &skew
+        ),
         "serializable violated (G2-item, write-skew). strict-serializable falls with it. Holds up to: si. \
          2 of 2 transactions involved. Order included: session."
     );

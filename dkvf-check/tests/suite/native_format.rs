@@ -3,7 +3,9 @@
 use std::io::{BufReader, Cursor};
 
 use dkvf_check::native::{self, LINE_BYTES_MAX, ReadError};
-use dkvf_check::{About, Action, History, Operation, Outcome, Scan, Stamps, Transaction, TxnId, ValueId};
+use dkvf_check::{
+    About, Action, History, Operation, Outcome, Scan, Stamps, Transaction, TxnId, ValueId,
+};
 use proptest::prelude::*;
 
 const HEADER: &str = r#"{"h":1,"clock":"virtual-us"}"#;
@@ -52,7 +54,11 @@ fn facts(history: &History) -> Vec<Facts> {
             (
                 (transaction.process, transaction.session, site),
                 operations.collect(),
-                (transaction.invoke_us, transaction.complete_us, transaction.outcome),
+                (
+                    transaction.invoke_us,
+                    transaction.complete_us,
+                    transaction.outcome,
+                ),
                 history.stamps(id).cloned(),
             )
         })
@@ -148,7 +154,11 @@ fn drawn() -> impl Strategy<Value = Drawn> {
 }
 
 fn action(history: &mut History, drawn: &DrawnOperation, outcome: Outcome) -> Action {
-    let values: Vec<ValueId> = drawn.values.iter().map(|value| history.value_id(value)).collect();
+    let values: Vec<ValueId> = drawn
+        .values
+        .iter()
+        .map(|value| history.value_id(value))
+        .collect();
     let value = |i: usize| values.get(i).copied();
     let is_known = outcome == Outcome::Ok;
     match (drawn.verb, value(0)) {
@@ -198,7 +208,8 @@ fn history(processes: Vec<Vec<Drawn>>, about: About) -> History {
                 complete_us: Some(complete_us),
                 outcome: drawn.outcome,
             };
-            let mut versions: std::collections::BTreeMap<Vec<u8>, Option<u128>> = Default::default();
+            let mut versions: std::collections::BTreeMap<Vec<u8>, Option<u128>> =
+                Default::default();
             let operations: Vec<Operation> = drawn
                 .operations
                 .iter()
@@ -206,7 +217,9 @@ fn history(processes: Vec<Vec<Drawn>>, about: About) -> History {
                     key: history.key_id(&operation.key),
                     action: action(&mut history, operation, drawn.outcome),
                     // The format names one version for each key of a transaction.
-                    version: *versions.entry(operation.key.clone()).or_insert(operation.version),
+                    version: *versions
+                        .entry(operation.key.clone())
+                        .or_insert(operation.version),
                 })
                 .collect();
             let id = history.push(transaction, operations);

@@ -34,7 +34,7 @@ pub fn allows(draft: &Draft, model: Model, order: Order, versions: Option<&Order
             versions,
             committed,
         };
-        oracle.reads_make_sense() && oracle.explain(&mut Vec::new())
+        oracle.reads_make_sense() && oracle.lists_grow() && oracle.explain(&mut Vec::new())
     })
 }
 
@@ -76,6 +76,31 @@ impl Oracle<'_> {
                     _ => true,
                 })
         })
+    }
+
+    /// Of two lists of a key one is a beginning of the other, and no element is in one twice.
+    fn lists_grow(&self) -> bool {
+        let readers = self
+            .draft
+            .txns
+            .iter()
+            .filter(|txn| txn.outcome == Outcome::Ok);
+        let lists: Vec<(usize, &Vec<Value>)> = readers
+            .flat_map(|txn| &txn.steps)
+            .filter_map(|step| match step {
+                Step::ReadList(key, list) => Some((*key, list)),
+                _ => None,
+            })
+            .collect();
+        let agree = |(key, a): &(usize, &Vec<Value>), (other, b): &(usize, &Vec<Value>)| {
+            key != other || a.starts_with(b) || b.starts_with(a)
+        };
+        let is_set =
+            |list: &Vec<Value>| (0..list.len()).all(|place| !list[..place].contains(&list[place]));
+        self.model == Model::CommittedReads
+            || lists
+                .iter()
+                .all(|a| is_set(a.1) && lists.iter().all(|b| agree(a, b)))
     }
 
     /// A list that was read before is read again with the own appends in between, and nothing else.

@@ -13,10 +13,15 @@ use crate::usage;
 /// How a counterexample is written; the name of its file says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drawing {
+    /// A picture.
     Svg,
+    /// A page with pictures.
     Html,
+    /// Lanes of characters.
     Text,
+    /// A graph for Graphviz.
     Dot,
+    /// A graph for Mermaid.
     Mermaid,
 }
 

@@ -4,10 +4,15 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read};
 
 use anyhow::Context as _;
-use dkvf_check::History;
 use dkvf_check::formats::{self, Format, ReadError};
+use dkvf_check::{Groups, History};
 
 use crate::usage;
+
+/// More entity groups are refused.
+const GROUPS_MAX: usize = 10_000;
+/// A longer file of entity groups is refused.
+const GROUPS_BYTES_MAX: u64 = 64 << 20;
 
 /// Reads a history from a file, or from standard input for `-`.
 ///
@@ -44,19 +49,55 @@ pub fn read(file: &str, format: &str) -> anyhow::Result<History> {
 pub fn export(history: &History, format: &str, target: &str) -> anyhow::Result<()> {
     let format = self::format("--export", format)?;
     if format == Format::JepsenLog {
-        return Err(usage(format!("--export {format}: this format can only be read")));
+        return Err(usage(format!(
+            "--export {format}: this format can only be read"
+        )));
     }
-    let written = File::create(target)
-        .and_then(|file| formats::write(format, history, BufWriter::new(file)));
+    let written =
+        File::create(target).and_then(|file| formats::write(format, history, BufWriter::new(file)));
     let losses = written.with_context(|| format!("cannot write {target}"))?;
-    if losses.is_empty() {
+    let lost: Vec<&str> = losses.0.iter().map(|loss| loss.text()).collect();
+    if lost.is_empty() {
         eprintln!("dkvf: {target} keeps all of the history");
     } else {
-        eprintln!("dkvf: {target} does not keep {losses}");
+        eprintln!("dkvf: {target} does not keep: {}", lost.join("; "));
     }
     Ok(())
 }
 
+/// Reads which key belongs to which entity group: on each line a key, a tab and the name of its group.
+///
+/// # Errors
+/// The file cannot be read, a line has no tab, or there is too much of it.
+pub fn groups(file: &str) -> anyhow::Result<Groups> {
+    let wrong = |problem: String| usage(format!("--groups {file}: {problem}"));
+    let mut text = String::new();
+    let opened = File::open(file).map_err(|error| wrong(error.to_string()))?;
+    let mut opened = opened.take(GROUPS_BYTES_MAX + 1);
+    opened
+        .read_to_string(&mut text)
+        .map_err(|error| wrong(error.to_string()))?;
+    if text.len() as u64 > GROUPS_BYTES_MAX {
+        return Err(wrong(format!("longer than {GROUPS_BYTES_MAX} bytes")));
+    }
+    let mut groups = Groups::default();
+    for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.is_empty()) {
+        let Some((key, group)) = line.split_once('\t') else {
+            return Err(wrong(format!(
+                "line {number}: not a key, a tab and the name of its group"
+            )));
+        };
+        groups.insert(key.as_bytes(), group);
+        if groups.names().len() > GROUPS_MAX {
+            return Err(wrong(format!(
+                "line {number}: more than {GROUPS_MAX} groups"
+            )));
+        }
+    }
+    Ok(groups)
+}
+
 fn format(option: &str, name: &str) -> anyhow::Result<Format> {
-    name.parse().map_err(|error| usage(format!("{option}: {error}")))
+    name.parse()
+        .map_err(|error| usage(format!("{option}: {error}")))
 }

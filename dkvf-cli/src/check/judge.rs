@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use dkvf_check::{
-    Anomaly, Budget, DataType, Evidence, History, IsOver, Ladder, Minimal, Model, Options, Order,
-    Verdict, minimise,
+    Anomaly, Budget, DataType, Evidence, Groups, History, IsOver, Ladder, Minimal, Model, Options,
+    Order, Verdict, minimise,
 };
 use indicatif::ProgressBar;
 
@@ -16,11 +16,16 @@ use crate::{Ending, usage};
 
 /// What the models are asked.
 pub struct Question {
+    /// Whether the order that the protocol reported counts.
     pub evidence: Evidence,
+    /// The order beside the data, if not each model's usual one.
     pub order: Option<Order>,
+    /// What keys hold, if not the simplest that fits.
     pub datatype: Option<DataType>,
+    /// What keys hold in the beginning.
     pub initial: Option<Vec<u8>>,
-    pub groups: Option<super::input::Groups>,
+    /// Keys that belong together.
+    pub groups: Option<Groups>,
 }
 
 /// What a judgement may take.
@@ -56,9 +61,11 @@ pub enum Outcome {
 
 /// A model and how it fared.
 pub struct Judged {
+    /// The model.
     pub model: Model,
     /// The order beside the data that was included.
     pub order: Order,
+    /// How it fared.
     pub outcome: Outcome,
     /// The smallest part of the history that violates it, if one was found.
     pub minimal: Option<Minimal>,
@@ -91,9 +98,13 @@ impl Judged {
 
 /// How all models fared.
 pub struct Judgement {
+    /// By model, in the order in which they were judged.
     pub results: Vec<Judged>,
+    /// The verdicts that were not inferred from others.
     pub ladder: Ladder,
+    /// Whether all models were asked for.
     pub all: bool,
+    /// How long it took.
     pub took: Duration,
 }
 
@@ -125,6 +136,7 @@ pub fn judge(
         order: question.order,
         datatype: question.datatype,
         initial: question.initial.clone(),
+        groups: question.groups.as_ref(),
         budget: Budget::new(Some(&clock), limits.memory_bytes),
     };
     let mut ladder = Ladder::default();
@@ -143,7 +155,7 @@ pub fn judge(
         };
         results.push(Judged {
             model,
-            order: options.order.unwrap_or_else(|| model.usual_order()),
+            order: included(model, options.order),
             outcome,
             minimal,
         });
@@ -155,6 +167,15 @@ pub fn judge(
         all: asked.all,
         took: clock.start.elapsed(),
     })
+}
+
+/// The order that a check includes: some models are defined with theirs and have no other.
+fn included(model: Model, asked: Option<Order>) -> Order {
+    let usual = model.usual_order();
+    match model {
+        Model::Convergence | Model::StrictSerializable | Model::Linearizable => usual,
+        _ => asked.unwrap_or(usual),
+    }
 }
 
 fn shrink(
@@ -181,7 +202,9 @@ struct Clock {
 
 impl std::fmt::Debug for Clock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Clock").field("limit", &self.limit).finish_non_exhaustive()
+        f.debug_struct("Clock")
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
     }
 }
 
@@ -207,7 +230,8 @@ impl Clock {
     fn show(&self) {
         let seconds = self.start.elapsed().as_secs();
         if self.shown.replace(seconds) != seconds {
-            self.bar.set_message(format!("{}, {seconds} s", self.model.get()));
+            self.bar
+                .set_message(format!("{}, {seconds} s", self.model.get()));
             self.bar.tick();
         }
     }

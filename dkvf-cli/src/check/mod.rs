@@ -12,7 +12,8 @@ use crate::{Ending, output, usage};
 
 /// Judges a recorded history, ours or somebody else's.
 ///
-/// A model that is included in a refuted one is not judged by `all`: it falls with it.
+/// `--model all` goes from the weakest model to the strongest. One that includes a violated one is not judged: it falls
+/// with it. Models of single operations are left out for transactions.
 #[derive(Args)]
 #[command(
     after_help = "Exit status: 0 all models hold; 1 one is violated; 2 nobody can tell, or the file is malformed.
@@ -74,6 +75,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Ending> {
     let asked = models(&arguments.model)?;
     let evidence = evidence(&arguments.white_box)?;
     let limits = judge::Limits::new(arguments.time_limit, arguments.memory_limit)?;
+    let groups = arguments.groups.as_deref().map(input::groups).transpose()?;
     let history = input::read(&arguments.history, &arguments.format)?;
     if let Some([format, target]) = arguments.export.as_deref() {
         input::export(&history, format, target)?;
@@ -81,19 +83,23 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Ending> {
             return Ok(Ending::Done);
         }
     }
-    let asked = match asked {
+    let mut asked = match asked {
         Some(asked) => asked,
         None => claimed(&history)?,
     };
-    let groups = arguments.groups.as_deref().map(|file| input::groups(file, &history));
-    let options = judge::Question {
+    if asked.all && !history.is_single() {
+        asked
+            .models
+            .retain(|model| !matches!(model, Model::Sequential | Model::CausalMemory));
+    }
+    let question = judge::Question {
         evidence,
         order: arguments.order,
         datatype: arguments.datatype,
         initial: arguments.initial.clone().map(String::into_bytes),
-        groups: groups.transpose()?,
+        groups,
     };
-    let judged = judge::judge(&history, &asked, &options, &limits);
+    let judged = judge::judge(&history, &asked, &question, &limits)?;
     if let (Some(drawing), Some(target)) = (drawing, &arguments.explain) {
         explain::write(&history, &judged, drawing, target)?;
     }
@@ -122,13 +128,20 @@ fn models(names: &[String]) -> anyhow::Result<Option<Asked>> {
         }));
     }
     let models = names.iter().map(|name| name.trim().parse::<Model>());
-    let models = models.collect::<Result<Vec<_>, _>>().map_err(|error| usage(format!("--model: {error}, all")))?;
+    let models = models
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| usage(format!("--model: {error}, all")))?;
     Ok((!models.is_empty()).then_some(Asked { models, all: false }))
 }
 
 /// Every model after those that it includes.
 fn weakest_first() -> Vec<Model> {
-    let below = |model: Model| Model::ALL.into_iter().filter(|&weaker| model.implies(weaker)).count();
+    let below = |model: Model| {
+        Model::ALL
+            .into_iter()
+            .filter(|&weaker| model.implies(weaker))
+            .count()
+    };
     let mut models = Model::ALL.to_vec();
     models.sort_by_key(|&model| below(model));
     models
@@ -139,7 +152,9 @@ fn claimed(history: &dkvf_check::History) -> anyhow::Result<Asked> {
     let claims = history.about.claims.iter();
     let models: Vec<Model> = claims.filter_map(|claim| claim.parse().ok()).collect();
     if models.is_empty() {
-        return Err(usage("the history claims no model that can be checked; name one with --model, or all"));
+        return Err(usage(
+            "the history claims no model that can be checked; name one with --model, or all",
+        ));
     }
     Ok(Asked { models, all: false })
 }

@@ -51,7 +51,8 @@ pub fn diagrams<'a>(
         let (found_in, anomaly) = result.counterexample(history)?;
         let mut diagram = Diagram::of_anomaly(found_in, anomaly);
         let ladder = &judgement.ladder;
-        diagram.verdict = ladder.summary(history, result.model, result.order, anomaly);
+        let found = (found_in, anomaly);
+        diagram.verdict = ladder.summary(result.model, result.order, found, history);
         Some((result, diagram))
     })
 }
@@ -96,7 +97,11 @@ fn size(history: &History, judgement: &Judgement) -> String {
 fn ladder(judgement: &Judgement) -> String {
     let names = |models: Vec<dkvf_check::Model>| {
         let names: Vec<&str> = models.into_iter().map(dkvf_check::Model::name).collect();
-        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+        if names.is_empty() {
+            "none".to_owned()
+        } else {
+            names.join(", ")
+        }
     };
     format!(
         "strongest that hold: {}\nweakest refuted: {}\n",
@@ -156,6 +161,9 @@ fn json_result(result: &Judged) -> JsonResult<'_> {
         anomalies,
         reason,
         falls_with,
-        minimal: result.minimal.as_ref().map(|part| part.operations.as_slice()),
+        minimal: result
+            .minimal
+            .as_ref()
+            .map(|part| part.operations.as_slice()),
     }
 }

@@ -1,6 +1,6 @@
 //! The command that repeats a run.
 
-use dkvf_core::{Protocol, Topology};
+use dkvf_core::Topology;
 use dkvf_sim::{ClockOptions, Faults, Options};
 
 use super::arguments::{Arguments, WorldArguments};
@@ -9,7 +9,7 @@ use super::words::{self, NONE};
 
 /// The command that repeats the run of `options`: what `arguments` said of the workload and of files, and the options of
 /// the world as far as they are not the usual ones.
-pub fn command<P: Protocol>(arguments: &Arguments, plan: &Plan, options: &Options) -> String {
+pub fn command(arguments: &Arguments, plan: &Plan, options: &Options) -> String {
     let mut words = Words::default();
     words.0.extend(["dkvf", "sim", &arguments.protocol, "--seed"].map(str::to_owned));
     words.0.push(options.seed.to_string());
@@ -19,7 +19,7 @@ pub fn command<P: Protocol>(arguments: &Arguments, plan: &Plan, options: &Option
         words.0.push("--check".to_owned());
     }
     words.add_workload(arguments);
-    words.add_differences(options, &plan.bare::<P>(options.seed, &options.faults), &arguments.world);
+    words.add_differences(options, &plan.bare(options.seed, &options.faults), &arguments.world);
     words.add_faults(&options.faults, &arguments.world, &options.topology());
     let quoted: Vec<String> = words.0.iter().map(|word| quoted(word)).collect();
     quoted.join(" ")

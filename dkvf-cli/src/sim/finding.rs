@@ -6,11 +6,10 @@ use std::path::Path;
 
 use dkvf_check::picture::{Diagram, to_html};
 use dkvf_check::{Anomaly, History, minimise};
-use dkvf_core::Protocol;
 use dkvf_sim::conformance::DefectKind;
 use dkvf_sim::render::{self, View};
 use dkvf_sim::shrink::{Limits, Shrunk, Size, shrink, with_drawn_faults};
-use dkvf_sim::{Faults, Options, Outcome, run};
+use dkvf_sim::{Faults, Options, Outcome, Subject};
 
 use super::files;
 use super::judge::{self, Judgement, Judging};
@@ -64,7 +63,8 @@ impl std::fmt::Display for Search {
 ///
 /// # Errors
 /// The run cannot be simulated.
-pub fn find<P: Protocol>(
+pub fn find(
+    subject: Subject,
     options: &Options,
     defect: DefectKind,
     judging: Judging,
@@ -73,18 +73,18 @@ pub fn find<P: Protocol>(
 ) -> anyhow::Result<Finding> {
     let (mut options, mut search) = (options.clone(), None);
     if shrinks {
-        let fixed = with_drawn_faults(&options, &run::<P>(&options)?);
-        let shrunk = smallest::<P>(&fixed, defect, judging, progress)?;
+        let fixed = with_drawn_faults(&options, &subject.run(&options)?);
+        let shrunk = smallest(subject, &fixed, defect, judging, progress)?;
         if let Some(Shrunk { options: smallest, runs, is_minimal }) = shrunk {
             search = Some(Search { runs, before: Size::of(&fixed), after: Size::of(&smallest), is_minimal });
             options = smallest;
         }
     }
     options.trace = true;
-    let outcome = run::<P>(&options)?;
+    let outcome = subject.run(&options)?;
     let counterexample = match defect {
-        DefectKind::Model(model) => judge::first_anomaly::<P>(&outcome, model).map(|anomaly| {
-            let minimal = minimise(&outcome.history, model, &judge::check_options::<P>(), &anomaly);
+        DefectKind::Model(model) => judge::first_anomaly(subject, &outcome, model).map(|anomaly| {
+            let minimal = minimise(&outcome.history, model, &judge::check_options(subject), &anomaly);
             match minimal {
                 Some(minimal) => Counterexample { history: minimal.history, anomaly: minimal.anomaly },
                 None => Counterexample { history: outcome.history.clone(), anomaly },
@@ -94,13 +94,14 @@ pub fn find<P: Protocol>(
     };
     let explanation = match &counterexample {
         Some(Counterexample { history, anomaly }) => anomaly.explain(history).to_string(),
-        None => Judgement::of::<P>(&outcome, judging).text,
+        None => Judgement::of(subject, &outcome, judging).text,
     };
     Ok(Finding { options, outcome, defect, counterexample, explanation, search })
 }
 
 /// `None` if the run does not fail like that once its faults are written down.
-fn smallest<P: Protocol>(
+fn smallest(
+    subject: Subject,
     options: &Options,
     defect: DefectKind,
     judging: Judging,
@@ -108,9 +109,9 @@ fn smallest<P: Protocol>(
 ) -> anyhow::Result<Option<Shrunk>> {
     let events = Cell::new(0);
     let failure = |options: &Options| {
-        let outcome = run::<P>(options)?;
+        let outcome = subject.run(options)?;
         events.set(events.get() + outcome.events);
-        let judgement = Judgement::of::<P>(&outcome, judging);
+        let judgement = Judgement::of(subject, &outcome, judging);
         Ok(judgement.defect.filter(|_| judgement.is_violated()))
     };
     if failure(options)? != Some(defect) {

@@ -1,9 +1,8 @@
 //! What is right or wrong with a run.
 
 use dkvf_check::{Anomaly, Model, Options, Order, Verdict};
-use dkvf_core::Protocol;
-use dkvf_sim::Outcome;
-use dkvf_sim::conformance::{self, DefectKind};
+use dkvf_sim::conformance::DefectKind;
+use dkvf_sim::{Outcome, Subject};
 
 /// How runs are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,18 +27,18 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// Judges a run of protocol `P`.
-    pub fn of<P: Protocol>(outcome: &Outcome, judging: Judging) -> Self {
+    /// Judges a run of `subject`.
+    pub fn of(subject: Subject, outcome: &Outcome, judging: Judging) -> Self {
         if let Some(failure) = &outcome.failure {
             return Judgement::violated(DefectKind::Failure, failure.to_string());
         }
         match judging {
             Judging::Unchecked => Judgement::sound("unchecked"),
-            Judging::Claims => claims::<P>(outcome),
-            Judging::Conformance => match conformance::judge::<P>(outcome) {
+            Judging::Claims => claims(subject, outcome),
+            Judging::Conformance => match subject.judge(outcome) {
                 Ok(()) => Judgement::sound("satisfied"),
                 Err(defect) => match defect.kind {
-                    DefectKind::Model(model) => of_model::<P>(outcome, model),
+                    DefectKind::Model(model) => of_model(subject, outcome, model),
                     kind => Judgement::violated(kind, defect.text),
                 },
             },
@@ -61,10 +60,10 @@ impl Judgement {
 }
 
 /// The worst judgement on all claimed models; of several violated ones the first.
-fn claims<P: Protocol>(outcome: &Outcome) -> Judgement {
+fn claims(subject: Subject, outcome: &Outcome) -> Judgement {
     let mut worst = Judgement::sound("satisfied");
-    for model in claimed_models::<P>() {
-        let judgement = of_model::<P>(outcome, model);
+    for model in claimed_models(subject) {
+        let judgement = of_model(subject, outcome, model);
         match judgement.verdict {
             "violated" => return judgement,
             "unknown" => worst = judgement,
@@ -75,13 +74,13 @@ fn claims<P: Protocol>(outcome: &Outcome) -> Judgement {
 }
 
 /// The models that a protocol claims, in its order.
-pub fn claimed_models<P: Protocol>() -> Vec<Model> {
-    let names = P::claims().models.iter();
+fn claimed_models(subject: Subject) -> Vec<Model> {
+    let names = subject.claims().models.iter();
     names.map(|name| name.parse().expect("invariant: a protocol claims models that exist")).collect()
 }
 
-fn of_model<P: Protocol>(outcome: &Outcome, model: Model) -> Judgement {
-    let verdict = check::<P>(outcome, model);
+fn of_model(subject: Subject, outcome: &Outcome, model: Model) -> Judgement {
+    let verdict = check(subject, outcome, model);
     Judgement {
         verdict: verdict.name(),
         defect: (verdict != Verdict::Satisfied).then_some(DefectKind::Model(model)),
@@ -92,13 +91,13 @@ fn of_model<P: Protocol>(outcome: &Outcome, model: Model) -> Judgement {
     }
 }
 
-fn check<P: Protocol>(outcome: &Outcome, model: Model) -> Verdict {
-    model.check(&outcome.history, &check_options::<P>())
+fn check(subject: Subject, outcome: &Outcome, model: Model) -> Verdict {
+    model.check(&outcome.history, &check_options(subject))
 }
 
 /// How the claims of a protocol are to be checked.
-pub fn check_options<P: Protocol>() -> Options<'static> {
-    let order = match P::claims().order {
+pub fn check_options(subject: Subject) -> Options<'static> {
+    let order = match subject.claims().order {
         dkvf_core::Order::None => Order::None,
         dkvf_core::Order::Session => Order::Session,
         dkvf_core::Order::RealTime => Order::RealTime,
@@ -107,8 +106,8 @@ pub fn check_options<P: Protocol>() -> Options<'static> {
 }
 
 /// The first anomaly that refutes `model`.
-pub fn first_anomaly<P: Protocol>(outcome: &Outcome, model: Model) -> Option<Anomaly> {
-    match check::<P>(outcome, model) {
+pub fn first_anomaly(subject: Subject, outcome: &Outcome, model: Model) -> Option<Anomaly> {
+    match check(subject, outcome, model) {
         Verdict::Violated(anomalies) => anomalies.into_iter().next(),
         Verdict::Satisfied | Verdict::Unknown(_) => None,
     }

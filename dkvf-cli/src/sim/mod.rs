@@ -16,12 +16,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use dkvf_check::native;
-use dkvf_core::Protocol;
-use dkvf_protocols::Visitor;
 use dkvf_sim::conformance::DefectKind;
 use dkvf_sim::render::{self, View};
 use dkvf_sim::shrink::Size;
-use dkvf_sim::{Options, Outcome, run as simulate};
+use dkvf_sim::{Options, Outcome, Subject};
 
 use self::finding::{Finding, find, write_trace};
 use self::judge::{Judgement, Judging};
@@ -43,10 +41,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Ending> {
         eprintln!("{}: {} ({})", arguments.protocol, bug.story, bug.published);
     }
     let seeds = arguments.runs.seeds()?;
-    let plan = Plan::new(arguments)?;
+    let subject = subject::find(&arguments.protocol)?;
+    let plan = Plan::new(subject, arguments)?;
     prepare(arguments)?;
     let interrupt = Interrupt::listen(2)?;
-    subject::visit(&arguments.protocol, Command { arguments, plan: &plan, seeds, interrupt: &interrupt })?
+    Command { arguments, subject, plan: &plan, seeds, interrupt: &interrupt }.run()
 }
 
 /// Whatever is wrong with the files is said before the first run and not after the last.
@@ -68,6 +67,7 @@ fn prepare(arguments: &Arguments) -> anyhow::Result<()> {
 
 struct Command<'a> {
     arguments: &'a Arguments,
+    subject: Subject,
     plan: &'a Plan,
     seeds: Range<u64>,
     interrupt: &'a Interrupt,
@@ -80,20 +80,18 @@ struct Ended {
     took: Duration,
 }
 
-impl Visitor for Command<'_> {
-    type Output = anyhow::Result<Ending>;
-
-    fn visit<P: Protocol>(self) -> anyhow::Result<Ending> {
+impl Command<'_> {
+    fn run(&self) -> anyhow::Result<Ending> {
         // What cannot be simulated fails here, with one message.
-        self.plan.options::<P>(self.seeds.start)?;
-        let ended = self.run_seeds::<P>()?;
+        self.plan.options(self.seeds.start)?;
+        let ended = self.run_seeds()?;
         let bad = ended.iter().find(|ended| ended.judgement.is_violated());
         let finding = match bad.and_then(|bad| Some((bad.report.seed, bad.judgement.defect?))) {
-            Some((seed, defect)) => Some((seed, self.find::<P>(seed, defect)?)),
+            Some((seed, defect)) => Some((seed, self.find(seed, defect)?)),
             None => None,
         };
-        self.write_files::<P>(finding.as_ref().map(|(_, finding)| finding))?;
-        self.print::<P>(&ended, finding.as_ref())?;
+        self.write_files(finding.as_ref().map(|(_, finding)| finding))?;
+        self.print(&ended, finding.as_ref())?;
         let violated = ended.iter().any(|ended| ended.judgement.is_violated());
         let unknown = ended.iter().any(|ended| ended.report.verdict == "unknown");
         // After a violation the seeds beyond it are left out on purpose.
@@ -107,9 +105,7 @@ impl Visitor for Command<'_> {
             (false, false) => Ending::Done,
         })
     }
-}
 
-impl Command<'_> {
     fn judging(&self) -> Judging {
         match (self.arguments.runs.conformance, self.arguments.runs.check) {
             (true, _) => Judging::Conformance,
@@ -122,7 +118,7 @@ impl Command<'_> {
         self.interrupt.count() > 0
     }
 
-    fn run_seeds<P: Protocol>(&self) -> anyhow::Result<Vec<Ended>> {
+    fn run_seeds(&self) -> anyhow::Result<Vec<Ended>> {
         let bar = output::progress_bar();
         bar.set_style(Shape::Speed.style());
         bar.set_length(self.seeds.end - self.seeds.start);
@@ -134,22 +130,22 @@ impl Command<'_> {
             is_interrupted: &|| self.is_interrupted(),
         };
         let is_bad = |ended: &Ended| ended.judgement.is_violated();
-        let ended = seeds.run(|seed| self.run_one::<P>(seed), is_bad, |_| bar.inc(1));
+        let ended = seeds.run(|seed| self.run_one(seed), is_bad, |_| bar.inc(1));
         bar.finish_and_clear();
         ended
     }
 
-    fn run_one<P: Protocol>(&self, seed: u64) -> anyhow::Result<Ended> {
-        let options = self.plan.options::<P>(seed)?;
+    fn run_one(&self, seed: u64) -> anyhow::Result<Ended> {
+        let options = self.plan.options(seed)?;
         let start = Instant::now();
-        let outcome = simulate::<P>(&options).map_err(usage)?;
+        let outcome = self.subject.run(&options).map_err(usage)?;
         let took = start.elapsed();
-        let judgement = Judgement::of::<P>(&outcome, self.judging());
-        let reproduce = command::command::<P>(self.arguments, self.plan, &options);
+        let judgement = Judgement::of(self.subject, &outcome, self.judging());
+        let reproduce = command::command(self.arguments, self.plan, &options);
         Ok(Ended { report: RunReport::new(&outcome, &judgement, reproduce), judgement, took })
     }
 
-    fn find<P: Protocol>(&self, seed: u64, defect: DefectKind) -> anyhow::Result<Finding> {
+    fn find(&self, seed: u64, defect: DefectKind) -> anyhow::Result<Finding> {
         let bar = output::progress_bar();
         bar.set_style(Shape::Wait.style());
         let last = Cell::new(0);
@@ -160,15 +156,15 @@ impl Command<'_> {
             }
             if self.is_interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let options = self.plan.options::<P>(seed)?;
+        let options = self.plan.options(seed)?;
         let shrinks = !self.arguments.runs.no_shrink;
-        let finding = find::<P>(&options, defect, self.judging(), shrinks, progress);
+        let finding = find(self.subject, &options, defect, self.judging(), shrinks, progress);
         bar.finish_and_clear();
         finding
     }
 
     /// Of the violated run, or the only one.
-    fn write_files<P: Protocol>(&self, finding: Option<&Finding>) -> anyhow::Result<()> {
+    fn write_files(&self, finding: Option<&Finding>) -> anyhow::Result<()> {
         let output = &self.arguments.output;
         let title = |options: &Options| format!("{}, seed {}", self.arguments.protocol, options.seed);
         if let Some(finding) = finding {
@@ -192,8 +188,8 @@ impl Command<'_> {
             eprintln!("dkvf: --trace and --history: nothing is violated, and of several runs none is written");
             return Ok(());
         }
-        let options = Options { trace: output.trace.is_some(), ..self.plan.options::<P>(self.seeds.start)? };
-        let (title, outcome) = (title(&options), simulate::<P>(&options)?);
+        let options = Options { trace: output.trace.is_some(), ..self.plan.options(self.seeds.start)? };
+        let (title, outcome) = (title(&options), self.subject.run(&options)?);
         if let Some(file) = &output.trace {
             let view = View { title: title.clone(), ..View::default() };
             write_trace(file, &title, &outcome, || render::diagram(&outcome.trace, &view))?;
@@ -210,15 +206,15 @@ impl Command<'_> {
         files::write(file, &String::from_utf8_lossy(&text))
     }
 
-    fn print<P: Protocol>(&self, ended: &[Ended], finding: Option<&(u64, Finding)>) -> anyhow::Result<()> {
-        let violation = finding.map(|(seed, finding)| self.violation::<P>(*seed, finding));
+    fn print(&self, ended: &[Ended], finding: Option<&(u64, Finding)>) -> anyhow::Result<()> {
+        let violation = finding.map(|(seed, finding)| self.violation(*seed, finding));
         let target = self.arguments.output.json.as_deref();
         if target != Some("-") {
             let mut text = String::new();
             if let [one] = ended
                 && self.arguments.runs.seeds.is_none()
             {
-                text += &one.report.describe(&self.plan.options::<P>(one.report.seed)?);
+                text += &one.report.describe(&self.plan.options(one.report.seed)?);
             }
             if let (Some(violation), Some((_, finding))) = (&violation, finding) {
                 text += &self.describe(violation, finding);
@@ -244,7 +240,7 @@ impl Command<'_> {
         output::write_json(target, &report)
     }
 
-    fn violation<P: Protocol>(&self, seed: u64, finding: &Finding) -> Violation {
+    fn violation(&self, seed: u64, finding: &Finding) -> Violation {
         let anomaly = finding.counterexample.as_ref();
         Violation {
             seed,
@@ -254,7 +250,7 @@ impl Command<'_> {
             clients: finding.options.clients,
             operations: finding.options.operations,
             faults: finding.faults(),
-            reproduce: command::command::<P>(self.arguments, self.plan, &finding.options),
+            reproduce: command::command(self.arguments, self.plan, &finding.options),
             shrink_runs: finding.search.as_ref().map_or(0, |search| search.runs),
         }
     }

@@ -1,7 +1,7 @@
 //! From the command line to the options of each run.
 
-use dkvf_core::{Protocol, Topology};
-use dkvf_sim::{CpuModel, Durability, Faults, Latency, Ntp, Options, conformance};
+use dkvf_core::Topology;
+use dkvf_sim::{CpuModel, Durability, Faults, Latency, Ntp, Options, Subject};
 use dkvf_workload::WorkloadSpec;
 use dkvf_workload::faults::{FaultKind, FaultKinds, Schedule};
 
@@ -9,7 +9,7 @@ use super::arguments::Arguments;
 use super::files;
 use super::words::{self, optional, within};
 use crate::usage;
-use crate::workload::key_value;
+use crate::workload::{WorkloadArguments, key_value};
 
 /// Operations where nobody says how many.
 const OPERATIONS: u64 = 1_000;
@@ -27,6 +27,7 @@ const OPERATIONS_MAX: u64 = 1_000_000_000;
 /// The runs of a command: a run for each seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    subject: Subject,
     conformance: bool,
     workload: WorkloadSpec,
     faults: GivenFaults,
@@ -72,22 +73,14 @@ impl Plan {
     ///
     /// # Errors
     /// Something cannot be understood, read or simulated.
-    pub fn new(arguments: &Arguments) -> anyhow::Result<Self> {
+    pub fn new(subject: Subject, arguments: &Arguments) -> anyhow::Result<Self> {
         let world = World::new(arguments)?;
-        let defaults: &[(&str, &str)] = if arguments.workload.is_builtin() {
-            &[("recordcount", RECORDS), ("valuesize", VALUE_BYTES)]
-        } else {
-            &[]
-        };
-        let defaults = match (arguments.workload.sets("fieldlength"), defaults) {
-            (true, [records, _]) => std::slice::from_ref(records),
-            (_, defaults) => defaults,
-        };
-        let workload = arguments.workload.spec(defaults)?;
+        let workload = arguments.workload.spec(defaults(&arguments.workload))?;
         for warning in &workload.warnings {
             eprintln!("dkvf: warning: {warning}");
         }
         Ok(Plan {
+            subject,
             conformance: arguments.runs.conformance,
             faults: GivenFaults::new(&arguments.world.faults)?,
             workload,
@@ -99,35 +92,35 @@ impl Plan {
     ///
     /// # Errors
     /// The fault schedule does not fit the cluster.
-    pub fn options<P: Protocol>(&self, seed: u64) -> anyhow::Result<Options> {
+    pub fn options(&self, seed: u64) -> anyhow::Result<Options> {
         let faults = match &self.faults {
             GivenFaults::Random(kinds) if kinds.is_empty() => Faults::None,
             GivenFaults::Random(kinds) => Faults::Random(*kinds),
             GivenFaults::Schedule { name, text } => {
-                Faults::Schedule(Schedule::parse(name, text.as_bytes(), &self.topology::<P>(seed)).map_err(usage)?)
+                Faults::Schedule(Schedule::parse(name, text.as_bytes(), &self.topology(seed)).map_err(usage)?)
             }
         };
-        let mut options = self.bare::<P>(seed, &faults);
+        let mut options = self.bare(seed, &faults);
         self.world.apply(&mut options);
         Ok(options)
     }
 
     /// The cluster of a seed: it does not depend on the faults.
-    fn topology<P: Protocol>(&self, seed: u64) -> Topology {
-        let mut options = self.bare::<P>(seed, &Faults::None);
+    fn topology(&self, seed: u64) -> Topology {
+        let mut options = self.bare(seed, &Faults::None);
         self.world.apply(&mut options);
         options.topology()
     }
 
     /// The run of a seed with these faults where the command line says nothing else.
-    pub fn bare<P: Protocol>(&self, seed: u64, faults: &Faults) -> Options {
+    pub fn bare(&self, seed: u64, faults: &Faults) -> Options {
         let kinds = match faults {
             Faults::None => FaultKinds::NONE,
             Faults::Schedule(schedule) => FaultKinds::of(schedule),
             Faults::Random(kinds) => *kinds,
         };
         let mut options = if self.conformance {
-            conformance::options::<P>(seed, kinds)
+            self.subject.conformance(seed, kinds)
         } else {
             let mut options = Options::new(seed, self.workload.clone(), OPERATIONS);
             options.spread_us = (!kinds.is_empty()).then_some(SPREAD_WITH_FAULTS_US);
@@ -139,6 +132,17 @@ impl Plan {
         };
         options.faults = faults.clone();
         options
+    }
+}
+
+/// What a built-in workload has here where the command line says nothing; a file says it all.
+fn defaults(workload: &WorkloadArguments) -> &'static [(&'static str, &'static str)] {
+    const DEFAULTS: [(&str, &str); 2] = [("recordcount", RECORDS), ("valuesize", VALUE_BYTES)];
+    let has_fields = workload.sets("fieldlength") || workload.sets("fieldcount");
+    match (workload.is_builtin(), has_fields) {
+        (true, false) => &DEFAULTS,
+        (true, true) => &DEFAULTS[..1],
+        (false, _) => &[],
     }
 }
 

@@ -96,7 +96,7 @@ fn a_violation_is_shown_with_its_operations() {
     );
     assert!(shown.contains("[#0 wrote x = a]"), "{shown}");
     assert!(
-        shown.contains("because session 1 had written a (#0)"),
+        shown.contains("because #1 comes later in session 1"),
         "{shown}"
     );
 }
@@ -164,6 +164,33 @@ fn a_ladder_says_which_models_fall_with_the_weakest() {
         weakest.contains("read-your-writes") && !weakest.contains("pram"),
         "{shown}"
     );
+}
+
+#[test]
+fn models_of_single_operations_are_no_rungs_for_transactions() {
+    let transactions = Recorded::new(
+        "[]",
+        &[
+            (1, "[[\"w\",\"x\",\"a\"],[\"w\",\"y\",\"b\"]]"),
+            (2, "[[\"r\",\"x\",\"a\"]]"),
+        ],
+    );
+    let verdict = json(
+        &transactions
+            .check(&["--model", "all", "--json", "-"])
+            .stdout,
+    );
+    let results = verdict["results"].as_array().unwrap();
+    assert!(
+        results
+            .iter()
+            .any(|result| result["model"] == "serializable")
+    );
+    assert!(!results.iter().any(|result| result["model"] == "sequential"));
+    // Asked for by name, it is answered.
+    let output = transactions.check(&["--model", "sequential"]);
+    assert_status(&output, 2);
+    assert!(text(&output.stdout).contains("single operations"));
 }
 
 #[test]
@@ -280,4 +307,80 @@ fn an_export_says_what_it_loses() {
         "read-your-writes",
     ]);
     assert_status(&judged, 0);
+}
+
+#[test]
+fn past_its_memory_a_check_is_unknown() {
+    let output = own_write_missed().check(&["--model", "causal", "--memory-limit", "0"]);
+    assert_status(&output, 2);
+    assert!(text(&output.stdout).contains("memory limit of 0 MiB"));
+}
+
+#[test]
+fn the_order_that_a_model_includes_can_be_chosen() {
+    for (order, verdict) in [("none", "satisfied"), ("session", "violated")] {
+        let words = ["--model", "serializable", "--order", order, "--json", "-"];
+        let result = result(
+            &json(&own_write_missed().check(&words).stdout),
+            "serializable",
+        );
+        assert_eq!(
+            (&result["order"], &result["verdict"]),
+            (&order.into(), &verdict.into())
+        );
+    }
+}
+
+#[test]
+fn within_an_entity_group_psi_is_si() {
+    let fork = Recorded::new(
+        "[]",
+        &[
+            (1, "[[\"w\",\"x\",\"1\"]]"),
+            (2, "[[\"w\",\"y\",\"1\"]]"),
+            (3, "[[\"r\",\"x\",\"1\"],[\"r\",\"y\",null]]"),
+            (4, "[[\"r\",\"y\",\"1\"],[\"r\",\"x\",null]]"),
+        ],
+    );
+    assert_status(&fork.check(&["--model", "psi"]), 0);
+    let groups = fork.sibling("groups.tsv");
+    for (content, status) in [("x\ta\ny\ta\n", 1), ("x\ta\ny\tb\n", 0), ("x a\n", 2)] {
+        std::fs::write(&groups, content).unwrap();
+        assert_status(
+            &fork.check(&["--model", "psi", "--groups", &groups]),
+            status,
+        );
+    }
+}
+
+#[test]
+fn the_order_that_the_protocol_reports_counts_unless_it_is_switched_off() {
+    let event = |t: u64, kind: &str, process: u32, value: &str, version: &str| {
+        format!(
+            "{{\"t\":{t},\"type\":\"{kind}\",\"process\":{process},\"f\":\"txn\",\"value\":{value}{version}}}\n"
+        )
+    };
+    let mut lines = "{\"h\":1,\"clock\":\"virtual-us\"}\n".to_owned();
+    let operations = [
+        (
+            1,
+            "[[\"w\",\"x\",\"new\"]]",
+            ",\"wb\":{\"order\":{\"x\":2}}",
+        ),
+        (
+            2,
+            "[[\"w\",\"x\",\"old\"]]",
+            ",\"wb\":{\"order\":{\"x\":1}}",
+        ),
+        (1, "[[\"r\",\"x\",\"old\"]]", ""),
+    ];
+    for (place, (process, value, version)) in (0..).zip(operations) {
+        lines += &event(10 * place, "invoke", process, value, "");
+        lines += &event(10 * place + 5, "ok", process, value, version);
+    }
+    let recorded = Recorded::of(&lines);
+    for (how, status) in [("auto", 1), ("on", 1), ("off", 0)] {
+        let words = ["--model", "read-your-writes", "--white-box", how];
+        assert_status(&recorded.check(&words), status);
+    }
 }

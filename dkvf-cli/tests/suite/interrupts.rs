@@ -31,7 +31,7 @@ fn endless(words: &str) -> Child {
 }
 
 /// Waits until a process has used this much CPU time: it is beyond whatever it does first.
-fn wait_until_busy(pid: u32, cpu: Duration) {
+pub fn wait_until_busy(pid: u32, cpu: Duration) {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
@@ -54,7 +54,7 @@ fn wait_until_busy(pid: u32, cpu: Duration) {
     }
 }
 
-fn signal(name: &str, pid: u32) {
+pub fn signal(name: &str, pid: u32) {
     assert!(
         Command::new("kill")
             .args([name, &pid.to_string()])

@@ -41,11 +41,14 @@ fn the_library_is_listed_for_people_and_for_scripts() {
 
 #[test]
 fn every_help_ends_with_two_examples() {
-    let commands: [&[&str]; 10] = [
+    let commands: [&[&str]; 13] = [
         &[],
         &["protocols"],
         &["compare"],
+        &["sim"],
         &["check"],
+        &["anomalies"],
+        &["calibrate"],
         &["server"],
         &["client"],
         &["client", "get"],

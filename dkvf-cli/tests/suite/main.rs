@@ -1,11 +1,14 @@
 //! The `dkvf` binary as its users have it: arguments, output, exit status. One file per command.
 
 mod check;
+mod calibrate;
 mod client_and_server;
 mod compare;
 mod faults;
 mod interrupts;
 mod library;
+mod matrix;
+mod simulate;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -41,7 +41,9 @@ impl Default for VisibilityOptions {
 
 /// Identifies a version of a key in a [`VisibilitySample`], the same on all nodes.
 pub fn version_hash(key: &[u8], version: VersionKey) -> u64 {
-    let seed = (version.0 as u64) ^ ((version.0 >> 64) as u64);
+    // Stamps and origins can be small numbers: their plain XOR would be the same for many versions.
+    let (stamp, origin) = ((version.0 >> 64) as u64, version.0 as u64);
+    let seed = stamp ^ origin.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     xxhash_rust::xxh3::xxh3_64_with_seed(key, seed)
 }
 

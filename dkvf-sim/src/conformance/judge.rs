@@ -52,7 +52,10 @@ impl fmt::Display for Defect {
 /// The first defect.
 pub fn judge<P: Protocol>(outcome: &Outcome) -> Result<(), Defect> {
     if let Some(failure) = &outcome.failure {
-        return Err(Defect { kind: DefectKind::Failure, text: failure.to_string() });
+        return Err(Defect {
+            kind: DefectKind::Failure,
+            text: failure.to_string(),
+        });
     }
     let claims = P::claims();
     if claims_reach::<P>(&claims, outcome) {
@@ -65,20 +68,29 @@ pub fn judge<P: Protocol>(outcome: &Outcome) -> Result<(), Defect> {
 
 fn claims_reach<P: Protocol>(claims: &Claims, outcome: &Outcome) -> bool {
     let replaced = outcome.recovery.replaced > 0;
-    tolerates::<P>(FaultKinds::of(&outcome.schedule)) && (!replaced || claims.tolerates.contains(&Fault::CrashReplaced))
+    tolerates::<P>(FaultKinds::of(&outcome.schedule))
+        && (!replaced || claims.tolerates.contains(&Fault::CrashReplaced))
 }
 
 fn keeps(name: &str, claims: &Claims, outcome: &Outcome) -> Result<(), Defect> {
-    let model: Model = name.parse().expect("invariant: a protocol claims models that exist");
+    let model: Model = name
+        .parse()
+        .expect("invariant: a protocol claims models that exist");
     let order = match claims.order {
         dkvf_core::Order::None => Order::None,
         dkvf_core::Order::Session => Order::Session,
         dkvf_core::Order::RealTime => Order::RealTime,
     };
-    let options = Options { order: Some(order), ..Options::default() };
+    let options = Options {
+        order: Some(order),
+        ..Options::default()
+    };
     match model.check(&outcome.history, &options) {
         Verdict::Satisfied => Ok(()),
-        verdict => Err(Defect { kind: DefectKind::Model(model), text: verdict.explain(&outcome.history).to_string() }),
+        verdict => Err(Defect {
+            kind: DefectKind::Model(model),
+            text: verdict.explain(&outcome.history).to_string(),
+        }),
     }
 }
 
@@ -86,9 +98,19 @@ fn keeps(name: &str, claims: &Claims, outcome: &Outcome) -> Result<(), Defect> {
 fn serves(outcome: &Outcome) -> Result<(), Defect> {
     let history = &outcome.history;
     // A schedule begins with the clients, whose records were loaded before.
-    let clients = history.transactions().iter().filter(|transaction| transaction.session != u32::MAX);
-    let begin_us = clients.map(|transaction| transaction.invoke_us).min().unwrap_or(0);
-    let ends = outcome.schedule.faults.iter().map(|timed| timed.at_us + timed.for_us.unwrap_or(0));
+    let clients = history
+        .transactions()
+        .iter()
+        .filter(|transaction| transaction.session != u32::MAX);
+    let begin_us = clients
+        .map(|transaction| transaction.invoke_us)
+        .min()
+        .unwrap_or(0);
+    let ends = outcome
+        .schedule
+        .faults
+        .iter()
+        .map(|timed| timed.at_us + timed.for_us.unwrap_or(0));
     let healed_us = begin_us + ends.max().unwrap_or(0);
     for (site, name) in history.sites().iter().enumerate() {
         let served = history.transactions().iter().any(|transaction| {
@@ -98,7 +120,10 @@ fn serves(outcome: &Outcome) -> Result<(), Defect> {
         });
         if !served {
             let text = format!("at {name} nothing succeeded after the last fault");
-            return Err(Defect { kind: DefectKind::Service, text });
+            return Err(Defect {
+                kind: DefectKind::Service,
+                text,
+            });
         }
     }
     Ok(())

@@ -32,7 +32,16 @@ const SEEDS_TWICE: Range<u64> = 0..3;
 
 /// Kinds of faults as `dkvf sim --faults` calls them, one for each test. All at once are those of them that a protocol
 /// tolerates.
-const KINDS: [&str; 8] = ["crash", "crash-empty", "disk", "pause", "slow", "partition", "delay", "skew"];
+const KINDS: [&str; 8] = [
+    "crash",
+    "crash-empty",
+    "disk",
+    "pause",
+    "slow",
+    "partition",
+    "delay",
+    "skew",
+];
 
 /// Makes the tests of the suite for a protocol. They are called after what they check, so two protocols need two modules.
 #[macro_export]
@@ -74,13 +83,20 @@ macro_rules! conformance {
 pub fn tolerated<P: Protocol>() -> String {
     let words = KINDS.into_iter().filter(|word| tolerates::<P>(kinds(word)));
     let words: Vec<&str> = words.collect();
-    if words.is_empty() { "none".to_owned() } else { words.join(",") }
+    if words.is_empty() {
+        "none".to_owned()
+    } else {
+        words.join(",")
+    }
 }
 
 /// Whether the claims of a protocol hold under faults of all these kinds.
 pub(crate) fn tolerates<P: Protocol>(kinds: FaultKinds) -> bool {
     let claims = P::claims();
-    let tolerated = |kind: FaultKind| kind.tolerated_as().is_some_and(|fault| claims.tolerates.contains(&fault));
+    let tolerated = |kind: FaultKind| {
+        kind.tolerated_as()
+            .is_some_and(|fault| claims.tolerates.contains(&fault))
+    };
     kinds.iter().all(tolerated)
 }
 
@@ -97,7 +113,10 @@ fn kinds(faults: &str) -> FaultKinds {
 ///
 /// # Panics
 /// If the cluster cannot be simulated: the protocol refuses to start.
-pub fn run_and_judge<P: Protocol>(seed: u64, faults: FaultKinds) -> Result<Outcome, Box<(Defect, Outcome)>> {
+pub fn run_and_judge<P: Protocol>(
+    seed: u64,
+    faults: FaultKinds,
+) -> Result<Outcome, Box<(Defect, Outcome)>> {
     let outcome = run_one::<P>(seed, faults);
     match judge::<P>(&outcome) {
         Ok(()) => Ok(outcome),
@@ -117,7 +136,12 @@ fn run_one<P: Protocol>(seed: u64, faults: FaultKinds) -> Outcome {
 pub fn claims_hold<P: Protocol>(faults: &str) {
     for seed in SEEDS {
         if let Err(found) = run_and_judge::<P>(seed, kinds(faults)) {
-            panic!("{}\n{}\nagain: {}", headline::<P>(seed, faults), found.0, command::<P>(seed, faults));
+            panic!(
+                "{}\n{}\nagain: {}",
+                headline::<P>(seed, faults),
+                found.0,
+                command::<P>(seed, faults)
+            );
         }
     }
 }
@@ -131,11 +155,21 @@ pub fn a_seed_is_one_run<P: Protocol>() {
     for seed in SEEDS_TWICE {
         let fingerprint = || {
             let outcome = run_one::<P>(seed, kinds(&faults));
-            (outcome.events, outcome.virtual_us, outcome.state_hash, outcome.history_hash)
+            (
+                outcome.events,
+                outcome.virtual_us,
+                outcome.state_hash,
+                outcome.history_hash,
+            )
         };
         let (first, second) = (fingerprint(), fingerprint());
         let again = command::<P>(seed, &faults);
-        assert_eq!(first, second, "{}: events, time, state, history differ\nagain: {again}", headline::<P>(seed, &faults));
+        assert_eq!(
+            first,
+            second,
+            "{}: events, time, state, history differ\nagain: {again}",
+            headline::<P>(seed, &faults)
+        );
     }
 }
 
@@ -145,5 +179,8 @@ fn headline<P: Protocol>(seed: u64, faults: &str) -> String {
 
 /// The command that repeats a run, if the protocol is in the library.
 pub fn command<P: Protocol>(seed: u64, faults: &str) -> String {
-    format!("dkvf sim {} --seed {seed} --faults {faults} --conformance", P::NAME)
+    format!(
+        "dkvf sim {} --seed {seed} --faults {faults} --conformance",
+        P::NAME
+    )
 }

@@ -33,15 +33,31 @@ pub fn options<P: Protocol>(seed: u64, faults: FaultKinds) -> Options {
     options.replicas = random.random_range(2..=3);
     options.partitions = random.random_range(2..=3);
     options.clients = random.random_range(6..=10);
-    options.spread_us = Some(one_of(&mut random, &[100_000, 300_000, 1_000_000, 2_000_000]));
+    options.spread_us = Some(one_of(
+        &mut random,
+        &[100_000, 300_000, 1_000_000, 2_000_000],
+    ));
     let between_us = one_of(&mut random, &[1_000, 5_000, 20_000]);
     let within_us = between_us / one_of(&mut random, &[1, 4, 20]);
-    options.latency = Latency::Uniform { mean_us: between_us, spread_us: between_us };
-    options.intra_latency = Latency::Uniform { mean_us: within_us, spread_us: within_us };
-    options.clocks = clocks(&mut random, tolerates::<P>([FaultKind::Step].into_iter().collect()));
+    options.latency = Latency::Uniform {
+        mean_us: between_us,
+        spread_us: between_us,
+    };
+    options.intra_latency = Latency::Uniform {
+        mean_us: within_us,
+        spread_us: within_us,
+    };
+    options.clocks = clocks(
+        &mut random,
+        tolerates::<P>([FaultKind::Step].into_iter().collect()),
+    );
     options.request_timeout_us = one_of(&mut random, &[400_000, 2_000_000]);
     options.durability = durability(&mut random, faults);
-    options.faults = if faults.is_empty() { Faults::None } else { Faults::Random(faults) };
+    options.faults = if faults.is_empty() {
+        Faults::None
+    } else {
+        Faults::Random(faults)
+    };
     options.strict = tolerates::<P>(faults);
     options
 }
@@ -56,9 +72,13 @@ fn workload(random: &mut Pcg64Mcg, read_only: bool) -> WorkloadSpec {
     spec.record_count = random.random_range(6..=10);
     spec.insert_count = spec.record_count;
     spec.value_size = ValueSize::Constant(VALUE_BYTES);
-    spec.requests = if random.random() { Requests::Uniform } else { spec.requests };
+    spec.requests = if random.random() {
+        Requests::Uniform
+    } else {
+        spec.requests
+    };
     let read_only_share: f64 = one_of(random, &[0, 15, 30]) as f64;
-    let update = one_of(random, &[20, 40, 60]) as f64;
+    let update = one_of(random, &[20, 50, 80]) as f64;
     spec.mix = Mix {
         read: 100.0 - update,
         update,
@@ -74,14 +94,30 @@ fn workload(random: &mut Pcg64Mcg, read_only: bool) -> WorkloadSpec {
 fn clocks(random: &mut Pcg64Mcg, skewed: bool) -> ClockOptions {
     let skew_us = one_of(random, &[0, 1_000, SKEW_US_MAX]);
     let drift_ppm = one_of(random, &[0, 200]) as u32;
-    if skewed { ClockOptions { skew_us, drift_ppm, ntp: None } } else { ClockOptions::default() }
+    if skewed {
+        ClockOptions {
+            skew_us,
+            drift_ppm,
+            ntp: None,
+        }
+    } else {
+        ClockOptions::default()
+    }
 }
 
 /// Servers that crash and recover have something to recover from; it is what the faults ask for.
 fn durability(random: &mut Pcg64Mcg, faults: FaultKinds) -> Durability {
-    let durable = if random.random() { Durability::Group } else { Durability::Sync };
+    let durable = if random.random() {
+        Durability::Group
+    } else {
+        Durability::Sync
+    };
     let needs_disk = [FaultKind::Crash, FaultKind::Torn, FaultKind::DiskFull];
-    if needs_disk.into_iter().any(|kind| faults.contains(kind)) { durable } else { Durability::None }
+    if needs_disk.into_iter().any(|kind| faults.contains(kind)) {
+        durable
+    } else {
+        Durability::None
+    }
 }
 
 /// Whether the client of a protocol has read-only transactions: one that has none says so before it sends anything.

@@ -25,8 +25,8 @@ pub struct ClockOptions {
     pub ntp: Option<Ntp>,
 }
 
-/// A correction in the manner of NTP: every interval the clock is compared with true time, and its rate changed by at most
-/// 500 ppm so that the difference would be gone by the next time. More than 128 ms is corrected by a step.
+/// A correction in the manner of NTP: every interval the clock is compared with true time, and its rate changed by at
+/// most 500 ppm so that the difference would be gone by the next time. More than 128 ms is corrected by a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ntp {
     /// Time between two comparisons, in microseconds, at least 1,000.
@@ -55,8 +55,10 @@ impl Clock {
         let skew_us = options.skew_us.min(i64::MAX as u64 / 4) as i64;
         let drift_ppm = (options.drift_ppm.min(RATE_PPM_MAX as u32)) as i32;
         // Always drawn, so that one option does not shift what another draws.
-        let (offset, drift, monotonic): (f64, f64, f64) = (random.random(), random.random(), random.random());
-        let within = |share: f64, bound: i64| libm::round((2.0 * share - 1.0) * bound as f64) as i64;
+        let (offset, drift, monotonic): (f64, f64, f64) =
+            (random.random(), random.random(), random.random());
+        let within =
+            |share: f64, bound: i64| libm::round((2.0 * share - 1.0) * bound as f64) as i64;
         let drift_ppm_drawn = within(drift, i64::from(drift_ppm)) as i32;
         Clock {
             since_us: 0,
@@ -66,7 +68,10 @@ impl Clock {
             slew_ppm: 0,
             monotonic_ppm: within(monotonic, i64::from(drift_ppm)) as i32,
             ntp: options.ntp.map(|ntp| {
-                let ntp = Ntp { interval_us: ntp.interval_us.max(1_000), ..ntp };
+                let ntp = Ntp {
+                    interval_us: ntp.interval_us.max(1_000),
+                    ..ntp
+                };
                 (ntp, ntp.interval_us)
             }),
             random,
@@ -76,7 +81,10 @@ impl Clock {
     /// Both clocks at true time `t_us`; calls come in the order of time.
     pub(crate) fn read(&mut self, t_us: u64) -> Now {
         self.correct(t_us);
-        Now { clock_us: self.physical(t_us), monotonic_us: self.monotonic(t_us) }
+        Now {
+            clock_us: self.physical(t_us),
+            monotonic_us: self.monotonic(t_us),
+        }
     }
 
     fn physical(&self, t_us: u64) -> u64 {
@@ -93,7 +101,8 @@ impl Clock {
         inverse(monotonic_us, self.monotonic_ppm)
     }
 
-    /// When the physical clock shows `clock_us`, at `now_us` or later; earlier than that if its course may change before.
+    /// When the physical clock shows `clock_us`, at `now_us` or later; earlier than that if its course may change
+    /// before.
     pub(crate) fn when_physical(&mut self, now_us: u64, clock_us: u64) -> u64 {
         self.correct(now_us);
         if self.physical(now_us) >= clock_us {
@@ -144,7 +153,9 @@ impl Clock {
         while let Some((ntp, next_us)) = self.ntp.filter(|(_, next_us)| *next_us <= t_us) {
             self.start_piece(next_us);
             let error = ntp.error_us.min(i64::MAX as u64 / 4) as i64;
-            let measured_us = self.offset_us.saturating_add(self.random.random_range(-error..=error));
+            let measured_us = self
+                .offset_us
+                .saturating_add(self.random.random_range(-error..=error));
             if measured_us.abs() > STEP_THRESHOLD_US {
                 self.offset_us -= measured_us;
                 self.slew_ppm = 0;
@@ -172,7 +183,8 @@ fn inverse(us: u64, ppm: i32) -> u64 {
         return us;
     }
     let reached = |t: u64| t.saturating_add_signed(scaled(t, ppm)) >= us;
-    let mut t = (u128::from(us) * 1_000_000 / (1_000_000 + i128::from(ppm)) as u128).min(u128::from(u64::MAX)) as u64;
+    let mut t = (u128::from(us) * 1_000_000 / (1_000_000 + i128::from(ppm)) as u128)
+        .min(u128::from(u64::MAX)) as u64;
     while t > 0 && reached(t - 1) {
         t -= 1;
     }
@@ -188,7 +200,14 @@ mod tests {
     use crate::random::stream;
 
     fn clock(skew_us: u64, drift_ppm: u32, ntp: Option<Ntp>, index: u64) -> Clock {
-        Clock::new(&ClockOptions { skew_us, drift_ppm, ntp }, stream(1, "clock", index))
+        Clock::new(
+            &ClockOptions {
+                skew_us,
+                drift_ppm,
+                ntp,
+            },
+            stream(1, "clock", index),
+        )
     }
 
     fn offset_us(clock: &mut Clock, t_us: u64) -> i64 {
@@ -198,7 +217,13 @@ mod tests {
     #[test]
     fn a_perfect_clock_shows_true_time() {
         let mut clock = clock(0, 0, None, 0);
-        assert_eq!(clock.read(12_345), Now { clock_us: START_US + 12_345, monotonic_us: 12_345 });
+        assert_eq!(
+            clock.read(12_345),
+            Now {
+                clock_us: START_US + 12_345,
+                monotonic_us: 12_345
+            }
+        );
     }
 
     #[test]
@@ -212,7 +237,10 @@ mod tests {
             rates.push(clock.read(1_000_000_000).monotonic_us as i64 - 1_000_000_000);
         }
         for (values, bound) in [(offsets, 5_000), (drifts, 100_000), (rates, 100_000)] {
-            assert!(values.iter().all(|value| value.abs() <= bound), "{values:?}");
+            assert!(
+                values.iter().all(|value| value.abs() <= bound),
+                "{values:?}"
+            );
             assert!(values.iter().any(|value| *value > bound / 2), "{values:?}");
             assert!(values.iter().any(|value| *value < -bound / 2), "{values:?}");
         }
@@ -239,10 +267,15 @@ mod tests {
                 let now_us = 1_000_003 * (index + 1);
                 let target_us = clock.read(now_us).clock_us + ahead_us;
                 let then_us = clock.when_physical(now_us, target_us);
-                assert!(clock.physical(then_us) >= target_us && clock.physical(then_us - 1) < target_us);
+                assert!(
+                    clock.physical(then_us) >= target_us && clock.physical(then_us - 1) < target_us
+                );
                 let target_us = clock.monotonic(now_us) + ahead_us;
                 let then_us = clock.when_monotonic(target_us);
-                assert!(clock.monotonic(then_us) >= target_us && clock.monotonic(then_us - 1) < target_us);
+                assert!(
+                    clock.monotonic(then_us) >= target_us
+                        && clock.monotonic(then_us - 1) < target_us
+                );
             }
         }
     }
@@ -255,20 +288,29 @@ mod tests {
 
     #[test]
     fn ntp_pulls_a_clock_back_and_keeps_it_near_in_spite_of_its_drift() {
-        let ntp = Ntp { interval_us: 16_000_000, error_us: 500 };
+        let ntp = Ntp {
+            interval_us: 16_000_000,
+            error_us: 500,
+        };
         for index in 0..20 {
             let mut clock = clock(100_000, 100, Some(ntp), index);
             // 100 ms at 500 - 100 ppm take 250 s.
             for t_s in 600..1_200 {
                 let offset_us = offset_us(&mut clock, t_s * 1_000_000);
-                assert!(offset_us.abs() < 8_000, "clock {index} at {t_s} s: {offset_us}");
+                assert!(
+                    offset_us.abs() < 8_000,
+                    "clock {index} at {t_s} s: {offset_us}"
+                );
             }
         }
     }
 
     #[test]
     fn ntp_steps_what_is_far_off() {
-        let ntp = Ntp { interval_us: 1_000_000, error_us: 0 };
+        let ntp = Ntp {
+            interval_us: 1_000_000,
+            error_us: 0,
+        };
         let mut clock = clock(0, 0, Some(ntp), 0);
         clock.step(0, 10_000_000);
         assert_eq!(offset_us(&mut clock, 999_999), 10_000_000);
@@ -277,8 +319,14 @@ mod tests {
 
     #[test]
     fn a_clock_is_the_same_however_often_it_is_read() {
-        let ntp = Ntp { interval_us: 1_000_000, error_us: 500 };
-        let (mut often, mut once) = (clock(50_000, 300, Some(ntp), 3), clock(50_000, 300, Some(ntp), 3));
+        let ntp = Ntp {
+            interval_us: 1_000_000,
+            error_us: 500,
+        };
+        let (mut often, mut once) = (
+            clock(50_000, 300, Some(ntp), 3),
+            clock(50_000, 300, Some(ntp), 3),
+        );
         for t_us in (0..30_000_000).step_by(77_777) {
             often.read(t_us);
         }

@@ -47,7 +47,12 @@ pub(crate) struct Cpu {
 
 impl Cpu {
     pub(crate) fn new(model: CpuModel) -> Self {
-        Cpu { model, free: model.is_free(), busy_until_ns: 0, slow: 1 }
+        Cpu {
+            model,
+            free: model.is_free(),
+            busy_until_ns: 0,
+            slow: 1,
+        }
     }
 
     /// Everything takes `factor` times as long from now on.
@@ -60,8 +65,8 @@ impl Cpu {
         self.busy_until_ns = 0;
     }
 
-    /// Whether it can begin something within the microsecond `now_us`. Costs are finer than the clock of the simulation, so
-    /// it may do several things in one.
+    /// Whether it can begin something within the microsecond `now_us`. Costs are finer than the clock of the
+    /// simulation, so it may do several things in one.
     pub(crate) fn is_idle(&self, now_us: u64) -> bool {
         self.busy_until_ns / 1_000 <= now_us
     }
@@ -72,7 +77,13 @@ impl Cpu {
     }
 
     /// It does something that begins at `now_us` or when it is done with the former. Returns when that is done.
-    pub(crate) fn work(&mut self, now_us: u64, bytes: u64, storage_accesses: u64, sends: u64) -> u64 {
+    pub(crate) fn work(
+        &mut self,
+        now_us: u64,
+        bytes: u64,
+        storage_accesses: u64,
+        sends: u64,
+    ) -> u64 {
         if self.free && self.slow == 1 {
             return now_us;
         }
@@ -111,7 +122,10 @@ mod tests {
 
     #[test]
     fn a_processor_that_keeps_up_has_no_queue() {
-        let mut cpu = Cpu::new(CpuModel { per_message_ns: 400, ..CpuModel::default() });
+        let mut cpu = Cpu::new(CpuModel {
+            per_message_ns: 400,
+            ..CpuModel::default()
+        });
         // Two messages in one microsecond are handled in it; the third one begins in it, too.
         assert_eq!(cpu.work(7, 0, 0, 0), 8);
         assert!(cpu.is_idle(7));
@@ -124,7 +138,10 @@ mod tests {
 
     #[test]
     fn a_slow_processor_takes_a_multiple_and_a_free_one_something() {
-        let mut cpu = Cpu::new(CpuModel { per_message_ns: 1_000, ..CpuModel::default() });
+        let mut cpu = Cpu::new(CpuModel {
+            per_message_ns: 1_000,
+            ..CpuModel::default()
+        });
         cpu.set_slow(30);
         assert_eq!(cpu.work(0, 0, 0, 0), 30);
         let mut free = Cpu::new(CpuModel::default());

@@ -5,8 +5,8 @@ mod cpu;
 mod latency;
 mod regions;
 
-pub use clock::{ClockOptions, Ntp, START_US};
 pub(crate) use clock::Clock;
-pub use cpu::CpuModel;
+pub use clock::{ClockOptions, Ntp, START_US};
 pub(crate) use cpu::Cpu;
+pub use cpu::CpuModel;
 pub use latency::{Latency, LatencyError, Matrix};

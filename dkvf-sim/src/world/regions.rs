@@ -1,8 +1,9 @@
 //! Round-trip times between regions of public clouds.
 //!
-//! Average ping times in milliseconds between virtual machines, as published with the simulator of *fantoch*
-//! (V. Enes et al., *State-Machine Replication for Planet-Scale Systems*, EuroSys 2020), github.com/vitorenesduarte/fantoch.
-//! Distances do not change; providers' routes do, so take them for the shape of the world rather than for today's figures.
+//! Average ping times in milliseconds between virtual machines, as published with the simulator of *fantoch* (V. Enes
+//! et al., *State-Machine Replication for Planet-Scale Systems*, EuroSys 2020), github.com/vitorenesduarte/fantoch.
+//! Distances do not change; providers' routes do, so take them for the shape of the world rather than for today's
+//! figures.
 
 /// Regions and the round-trip time of each pair, in milliseconds.
 pub(super) struct Regions {
@@ -57,7 +58,11 @@ pub(super) const GCP: Regions = Regions {
         &[184.192, 292.871, 50.564, 159.027],
         &[36.347, 96.352, 184.796, 66.815, 216.783],
         &[144.844, 210.844, 289.323, 176.920, 321.539, 117.364],
-        &[172.359, 280.247, 128.026, 160.691, 169.632, 199.219, 304.393],
-        &[99.252, 9.658, 252.085, 134.950, 283.088, 88.616, 205.405, 269.506],
+        &[
+            172.359, 280.247, 128.026, 160.691, 169.632, 199.219, 304.393,
+        ],
+        &[
+            99.252, 9.658, 252.085, 134.950, 283.088, 88.616, 205.405, 269.506,
+        ],
     ],
 };

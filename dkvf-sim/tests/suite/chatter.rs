@@ -8,10 +8,10 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use dkvf_core::config::NodeConfig;
 use dkvf_core::{
-    About, Claims, Client, ClientContext, ClientId, Context, Key, Message, Metadata, Order, Outcome, PeerState,
-    Protocol, Reason, Server, ServerId, Sources, Step, Value, VersionKey, Versions,
+    About, Claims, Client, ClientContext, ClientId, Context, Key, Message, Metadata, Order,
+    Outcome, PeerState, Protocol, Reason, Server, ServerId, Sources, Step, Value, VersionKey,
+    Versions,
 };
-use prost::Message as _;
 use serde::{Deserialize, Serialize};
 
 /// Period of the numbers, in microseconds.
@@ -108,13 +108,27 @@ impl Server for Chatter {
         })
     }
 
-    fn handle_client_message(&mut self, cx: &mut Context<Self>, client: ClientId, message: &Word) -> Step {
+    fn handle_client_message(
+        &mut self,
+        cx: &mut Context<Self>,
+        client: ClientId,
+        message: &Word,
+    ) -> Step {
         cx.reply(client, message.clone());
         Ok(())
     }
 
-    fn handle_server_message(&mut self, _cx: &mut Context<Self>, from: ServerId, word: &Word) -> Step {
-        let list = if word.beat { &mut self.got_beats } else { &mut self.got };
+    fn handle_server_message(
+        &mut self,
+        _cx: &mut Context<Self>,
+        from: ServerId,
+        word: &Word,
+    ) -> Step {
+        let list = if word.beat {
+            &mut self.got_beats
+        } else {
+            &mut self.got
+        };
         list.entry((from, word.life)).or_default().push(word.number);
         Ok(())
     }
@@ -125,20 +139,37 @@ impl Server for Chatter {
             Timer::Number if self.sent < self.last => {
                 self.sent += 1;
                 let ballast = Bytes::from(vec![7; self.ballast]);
-                let word = Word { number: self.sent, life: self.life, beat: false, ballast };
+                let word = Word {
+                    number: self.sent,
+                    life: self.life,
+                    beat: false,
+                    ballast,
+                };
                 others.into_iter().for_each(|to| cx.send(to, word.clone()));
             }
             Timer::Number => {}
             Timer::Beat => {
                 self.beats += 1;
-                let word = Word { number: self.beats, life: self.life, beat: true, ballast: Bytes::new() };
-                others.into_iter().for_each(|to| cx.send_latest(to, word.clone()));
+                let word = Word {
+                    number: self.beats,
+                    life: self.life,
+                    beat: true,
+                    ballast: Bytes::new(),
+                };
+                others
+                    .into_iter()
+                    .for_each(|to| cx.send_latest(to, word.clone()));
             }
         }
         Ok(())
     }
 
-    fn handle_peer_change(&mut self, cx: &mut Context<Self>, peer: ServerId, state: PeerState) -> Step {
+    fn handle_peer_change(
+        &mut self,
+        cx: &mut Context<Self>,
+        peer: ServerId,
+        state: PeerState,
+    ) -> Step {
         let state = match state {
             PeerState::Down => 0,
             PeerState::Up => 1,
@@ -177,9 +208,23 @@ impl Protocol for ChatterProtocol {
     type Client = Mute;
     const VERSIONS: Versions = Versions::Single;
     fn claims() -> Claims {
-        Claims { models: &[], order: Order::None, entity_groups: false, tolerates: &[] }
+        Claims {
+            models: &[],
+            order: Order::None,
+            entity_groups: false,
+            tolerates: &[],
+        }
     }
     fn about() -> About {
-        About { guarantee: "", paper: "", status: "", sources: Sources { server: "", client: "", metadata: "" } }
+        About {
+            guarantee: "",
+            paper: "",
+            status: "",
+            sources: Sources {
+                server: "",
+                client: "",
+                metadata: "",
+            },
+        }
     }
 }

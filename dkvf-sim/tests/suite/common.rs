@@ -8,8 +8,19 @@ use dkvf_workload::WorkloadSpec;
 
 /// Options of a small run in strict mode.
 pub fn options(seed: u64, operations: u64) -> Options {
-    let workload = WorkloadSpec::load("a", [("recordcount", "30"), ("fieldcount", "1"), ("fieldlength", "16")]).unwrap();
-    Options { strict: true, ..Options::new(seed, workload, operations) }
+    let workload = WorkloadSpec::load(
+        "a",
+        [
+            ("recordcount", "30"),
+            ("fieldcount", "1"),
+            ("fieldlength", "16"),
+        ],
+    )
+    .unwrap();
+    Options {
+        strict: true,
+        ..Options::new(seed, workload, operations)
+    }
 }
 
 /// Runs the protocol called `name`.
@@ -26,7 +37,9 @@ pub fn simulate(name: &str, options: &Options) -> Outcome {
 
 /// What of its claims the history breaks; `None` if it keeps them all.
 pub fn violation(name: &str, outcome: &Outcome) -> Option<String> {
-    let entry = dkvf_protocols::entries().find(|entry| entry.name == name).unwrap();
+    let entry = dkvf_protocols::entries()
+        .find(|entry| entry.name == name)
+        .unwrap();
     entry.claims.models.iter().find_map(|model| {
         let model: Model = model.parse().unwrap();
         match model.check(&outcome.history, &CheckOptions::default()) {

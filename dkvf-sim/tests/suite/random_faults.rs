@@ -17,11 +17,18 @@ fn claims_hold(kinds: &str, durability: Durability, seeds: std::ops::Range<u64>)
             let outcome = simulate(protocol, &options);
             let failure = outcome.failure.as_ref().map(ToString::to_string);
             if let Some(text) = failure.or_else(|| violation(protocol, &outcome)) {
-                wrong.push(format!("{protocol} {kinds} {durability:?} seed {seed}: {text}"));
+                wrong.push(format!(
+                    "{protocol} {kinds} {durability:?} seed {seed}: {text}"
+                ));
             }
         }
     }
-    assert!(wrong.is_empty(), "{}\n{}", wrong.len(), wrong[..wrong.len().min(12)].join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{}\n{}",
+        wrong.len(),
+        wrong[..wrong.len().min(12)].join("\n")
+    );
 }
 
 #[test]

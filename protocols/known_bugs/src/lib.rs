@@ -1,4 +1,4 @@
-//! Published mistakes, made on purpose: each `<name>.patch` in this folder is applied to a copy of the protocol it names
+//! Published mistakes, made on purpose: each `patches/<name>.patch` is applied to a copy of the protocol it names
 //! when this crate is built, and the test suite must catch the result. A patch that no longer applies fails the build.
 //!
 //! A patch file begins with the story of the bug, for people, and a few fields:
@@ -16,8 +16,11 @@
 //! ```
 //!
 //! `Faults` and `Seed` are a run of the conformance suite that catches it, `Caught` is what it then says: a model, or
-//! `failure`. To make a new one: change a protocol, `git diff --relative=protocols/src > known_bugs/<name>.patch`, undo the change,
+//! `failure`. To make a new one: change a protocol, `git diff --relative=protocols/src > patches/<name>.patch`, undo the change,
 //! and put the fields above it.
+
+use dkvf_core::Protocol;
+use dkvf_sim::Subject;
 
 /// A mistake that somebody made, or could.
 #[derive(Clone, Copy, Debug)]
@@ -39,3 +42,16 @@ pub struct Bug {
 }
 
 include!(concat!(env!("OUT_DIR"), "/bugs.rs"));
+
+/// The broken protocol of the bug called `name`, for simulations; `None` if there is no such bug. The simulations of all bugs
+/// are compiled here, once, and not wherever they are wanted.
+pub fn subject(name: &str) -> Option<Subject> {
+    struct Erase;
+    impl dkvf_protocols::Visitor for Erase {
+        type Output = Subject;
+        fn visit<P: Protocol>(self) -> Subject {
+            Subject::of::<P>()
+        }
+    }
+    visit(name, Erase)
+}

@@ -1,5 +1,6 @@
 //! Reading the native format.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::BufRead;
 
@@ -32,16 +33,24 @@ pub(super) struct Header {
 }
 
 #[derive(Deserialize)]
-struct Event {
+struct Event<'l> {
     t: u64,
-    r#type: String,
+    #[serde(borrow)]
+    r#type: Cow<'l, str>,
     process: u32,
     session: Option<u32>,
-    site: Option<String>,
-    f: Option<String>,
+    #[serde(borrow)]
+    site: Option<Cow<'l, str>>,
+    #[serde(borrow)]
+    f: Option<Cow<'l, str>>,
     value: Value,
     #[serde(default)]
     wb: WhiteBox,
+}
+
+/// Whether an event is not of a client but, for example, of the nemesis.
+fn is_foreign(line: &[u8]) -> bool {
+    serde_json::from_slice(line).is_ok_and(|event: Value| event["process"].is_string())
 }
 
 #[derive(Default, Deserialize)]
@@ -97,15 +106,15 @@ impl Reader {
         if self.header.is_none() {
             return self.accept_header(line);
         }
-        let value: Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-        if value["process"].is_string() {
-            return Ok(());
-        }
-        let event: Event = serde_json::from_value(value).map_err(|error| error.to_string())?;
+        let event: Event = match serde_json::from_slice(line) {
+            Ok(event) => event,
+            Err(_) if is_foreign(line) => return Ok(()),
+            Err(error) => return Err(error.to_string()),
+        };
         if let Some(f) = event.f.as_deref().filter(|&f| f != "txn") {
             return Err(format!("f is {f:?}; only \"txn\" is known"));
         }
-        match event.r#type.as_str() {
+        match &*event.r#type {
             "invoke" => self.invoke(&event),
             "ok" => self.complete(&event, Outcome::Ok),
             "fail" => self.complete(&event, Outcome::Fail),
@@ -163,7 +172,9 @@ impl Reader {
         let invocation = Invocation {
             process: event.process,
             session: event.session.unwrap_or(event.process),
-            site: self.events.site(event.site.as_deref().unwrap_or_default())?,
+            site: self
+                .events
+                .site(event.site.as_deref().unwrap_or_default())?,
             at_us: self.microseconds(event.t)?,
             operations: self.elements(event)?,
         };
@@ -179,7 +190,12 @@ impl Reader {
         }
         let stamps = Stamps {
             start: event.wb.start.iter().map(stamp).collect::<Result<_, _>>()?,
-            commit: event.wb.commit.iter().map(stamp).collect::<Result<_, _>>()?,
+            commit: event
+                .wb
+                .commit
+                .iter()
+                .map(stamp)
+                .collect::<Result<_, _>>()?,
         };
         self.events.complete(Completion {
             process: event.process,
@@ -206,7 +222,9 @@ impl Reader {
             Some([Value::String(f), _, low, _, high, rows]) if f == "scan" => {
                 (json_to_bytes(low)?, self.scan(low, high, rows)?)
             }
-            _ => return Err("an element is not of the form [\"r\" or \"w\", key, value]".to_owned()),
+            _ => {
+                return Err("an element is not of the form [\"r\" or \"w\", key, value]".to_owned());
+            }
         };
         Ok(Operation {
             key: self.events.history.key_id(&key),
@@ -247,18 +265,20 @@ impl Reader {
             high => Some(json_to_bytes(high)?),
         };
         let rows = rows.as_array().ok_or("the rows of a scan are not a list")?;
-        let rows = rows.iter().map(|row| match row.as_array().map(Vec::as_slice) {
-            Some([key, value]) => {
-                let key = json_to_bytes(key)?;
-                let is_within = key >= low && high.as_ref().is_none_or(|high| key < *high);
-                if !is_within {
-                    return Err(format!("the row {row} is not in the range of its scan"));
+        let rows = rows
+            .iter()
+            .map(|row| match row.as_array().map(Vec::as_slice) {
+                Some([key, value]) => {
+                    let key = json_to_bytes(key)?;
+                    let is_within = key >= low && high.as_ref().is_none_or(|high| key < *high);
+                    if !is_within {
+                        return Err(format!("the row {row} is not in the range of its scan"));
+                    }
+                    let value = self.value(value)?.ok_or("a row of a scan is null")?;
+                    Ok((self.events.history.key_id(&key), value))
                 }
-                let value = self.value(value)?.ok_or("a row of a scan is null")?;
-                Ok((self.events.history.key_id(&key), value))
-            }
-            _ => Err(format!("the row {row} is not of the form [key, value]")),
-        });
+                _ => Err(format!("the row {row} is not of the form [key, value]")),
+            });
         let rows = rows.collect::<Result<Vec<_>, _>>()?;
         let scan = Scan { low, high, rows };
         Ok(Action::Scan(self.events.history.scan_id(scan)))

@@ -110,7 +110,11 @@ fn element(history: &History, op: &Operation, phase: Phase) -> Value {
         Action::Read(value) => json!(["r", key, text(value)]),
         Action::ReadList(list) => {
             let elements = history.list(list).iter();
-            json!(["r", key, elements.map(|&value| text(Some(value))).collect::<Value>()])
+            json!([
+                "r",
+                key,
+                elements.map(|&value| text(Some(value))).collect::<Value>()
+            ])
         }
         Action::Write(value) => json!(["w", key, text(value)]),
         Action::Append(value) => json!(["append", key, text(Some(value))]),
@@ -119,9 +123,13 @@ fn element(history: &History, op: &Operation, phase: Phase) -> Value {
         Action::Release => json!(["release", key, null]),
         Action::Scan(scan) => {
             let scan = history.scan(scan);
-            let (low, high) = (bytes_to_json(&scan.low), scan.high.as_deref().map(bytes_to_json));
+            let (low, high) = (
+                bytes_to_json(&scan.low),
+                scan.high.as_deref().map(bytes_to_json),
+            );
             let rows = scan.rows.iter().filter(|_| phase == Phase::Complete);
-            let rows = rows.map(|&(key, value)| json!([bytes_to_json(history.key(key)), text(Some(value))]));
+            let rows = rows
+                .map(|&(key, value)| json!([bytes_to_json(history.key(key)), text(Some(value))]));
             json!(["scan", null, low, high, high, rows.collect::<Value>()])
         }
     }

@@ -63,12 +63,11 @@ struct End {
     x: f64,
 }
 
-/// Chooses gutters and tracks. O(arrows x bars).
+/// Chooses gutters and tracks. Takes O(a (a + b)) time for a arrows and b bars.
 pub(super) fn route(columns: &Columns) -> Gutters {
     let diagram = columns.diagram;
     let ends = ends(columns);
-    let arrows = diagram.arrows.iter().zip(&ends).enumerate();
-    let arrows = arrows.map(|(index, (arrow, ends))| arrow_item(columns, index, arrow, ends));
+    let arrows = (0..ends.len()).map(|index| arrow_item(columns, index, &ends));
     let marks = diagram.marks.iter().enumerate();
     let marks = marks.map(|(index, mark)| {
         let x = columns.x((mark.at_us, 1));
@@ -88,13 +87,39 @@ pub(super) fn route(columns: &Columns) -> Gutters {
     Gutters { items, tracks }
 }
 
-fn arrow_item(columns: &Columns, index: usize, arrow: &Arrow, ends: &[End; 2]) -> Item {
-    let [from, to] = ends;
-    let text = words::shorten(&arrow.label, LABEL_CELLS_MAX);
-    let gutter = gutter(columns, ends);
-    let middle = f64::midpoint(from.x, to.x);
+fn arrow_item(columns: &Columns, index: usize, ends: &[[End; 2]]) -> Item {
+    let [from, to] = &ends[index];
+    let text = words::shorten(&columns.diagram.arrows[index].label, LABEL_CELLS_MAX);
+    let gutter = gutter(columns, &ends[index]);
+    let others = ends.iter().flatten().map(|end| end.x);
+    let others = others.filter(|x| *x != from.x && *x != to.x);
+    let at = label_place((from.x, to.x), box_width(&text) / 2.0, others);
     let line = Some((from.x, to.x));
-    item(text, Role::Arrow(index), middle, line, gutter, columns.plot)
+    item(text, Role::Arrow(index), at, line, gutter, columns.plot)
+}
+
+/// Where on a line to centre a text, so that no other arrow goes up or down behind it: the middle, or where there is room
+/// on the line.
+fn label_place(
+    (from, to): (f64, f64),
+    half: f64,
+    others: impl Iterator<Item = f64> + Clone,
+) -> f64 {
+    let places = [0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8].map(|share| from + (to - from) * share);
+    let (left, right) = (from.min(to), from.max(to));
+    let is_clear = |place: &&f64| {
+        let (start, end) = (*place - half, *place + half);
+        start > left && end < right && others.clone().all(|x| x < start || end < x)
+    };
+    *places.iter().find(is_clear).unwrap_or(&places[0])
+}
+
+/// Width of the box of a text on a track.
+fn box_width(text: &str) -> f64 {
+    match words::cells(text) {
+        0 => 0.0,
+        cells => text_width(cells) + 2.0 * PADDING,
+    }
 }
 
 /// An item whose text is centred at `middle` as far as the plot permits.
@@ -106,10 +131,7 @@ fn item(
     gutter: usize,
     plot: Plot,
 ) -> Item {
-    let text_width = match words::cells(&text) {
-        0 => 0.0,
-        cells => text_width(cells) + 2.0 * PADDING,
-    };
+    let text_width = box_width(&text);
     let text_x = (middle - text_width / 2.0)
         .min(plot.right - text_width)
         .max(plot.left);
