@@ -112,7 +112,8 @@ anomaly_kinds! {
     FracturedRead = "fractured-read",
     /// A transaction saw one key before and another after a third transaction (G-single).
     ReadSkew = "read-skew",
-    /// Two transactions read the same version of a key and both wrote it.
+    /// A transaction that had read a version of a key wrote a newer one without having seen one between them (P4); often
+    /// two transactions read the same version and both replace it.
     LostUpdate = "lost-update",
     /// Two transactions saw two independent writes in opposite orders (G-nonadjacent).
     LongFork = "long-fork",

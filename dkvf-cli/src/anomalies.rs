@@ -12,9 +12,9 @@ use crate::{Ending, output, subject};
 #[derive(Args)]
 #[command(
     after_help = "A cell is `observed` if a checker found the anomaly in the history of a run, `forbidden` if it was in none of the runs, and
-`not-applicable` if the protocol's clients cannot show it: dirty writes, lost updates and write skew need transactions that
-write; non-repeatable reads and long forks need at least read-only transactions. For a client of single keys every operation
-is a transaction of its own. What each column means and how it is looked for is in docs/simulator.md.
+`not-applicable` if the protocol's clients cannot show it: dirty writes, non-repeatable reads, lost updates and write
+skew need transactions of several operations; a long fork needs at least read-only transactions. For a client of single keys
+every operation is a transaction of its own. What each column means and how it is looked for is in docs/simulator.md.
 
 Examples:
   dkvf anomalies

@@ -26,7 +26,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { runs_max: 2_000, seeds: 4 }
+        Limits { runs_max: 3_000, seeds: 16 }
     }
 }
 

@@ -13,10 +13,10 @@ use super::object::{EMPTY, TAKEN};
 use super::search::{Found, Stuck, search};
 
 /// Steps of search that may be spent on shrinking.
-const STEPS_MAX: u64 = 20_000_000;
+const STEPS_MAX: u64 = 2_000_000;
 
 /// Steps of one of these searches.
-const SEARCH_STEPS_MAX: u64 = 1_000_000;
+const SEARCH_STEPS_MAX: u64 = 200_000;
 
 /// The calls that remain of those that `stuck` is about, and how a search gets stuck on them.
 pub(super) fn shrink(

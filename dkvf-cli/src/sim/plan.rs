@@ -137,11 +137,13 @@ impl Plan {
 
 /// What a built-in workload has here where the command line says nothing; a file says it all.
 fn defaults(workload: &WorkloadArguments) -> &'static [(&'static str, &'static str)] {
-    const DEFAULTS: [(&str, &str); 2] = [("recordcount", RECORDS), ("valuesize", VALUE_BYTES)];
+    // Keys in their order have short names.
+    const DEFAULTS: [(&str, &str); 3] =
+        [("recordcount", RECORDS), ("insertorder", "ordered"), ("valuesize", VALUE_BYTES)];
     let has_fields = workload.sets("fieldlength") || workload.sets("fieldcount");
     match (workload.is_builtin(), has_fields) {
         (true, false) => &DEFAULTS,
-        (true, true) => &DEFAULTS[..1],
+        (true, true) => &DEFAULTS[..2],
         (false, _) => &[],
     }
 }

@@ -5,10 +5,9 @@
 
 use std::time::Instant;
 
-use dkvf_core::Protocol;
-use dkvf_known_bugs::{BUGS, Bug, visit};
-use dkvf_protocols::Visitor;
-use dkvf_sim::conformance;
+use anyhow::Context as _;
+use dkvf_known_bugs::{BUGS, Bug, subject};
+use dkvf_sim::Subject;
 
 /// Seeds that are tried with each kind of faults, unless the command says otherwise.
 const SEEDS: u64 = 2_000;
@@ -21,44 +20,31 @@ fn main() -> anyhow::Result<()> {
     let names: Vec<String> = words.collect();
     println!("| bug | faults | seed | caught | virtual s | runs | real s |\n| --- | --- | --- | --- | --- | --- | --- |");
     for bug in BUGS.iter().filter(|bug| names.is_empty() || names.iter().any(|name| name == bug.name)) {
-        let start = Instant::now();
-        let mut runs = 0;
-        let found = FAULTS.into_iter().find_map(|faults| {
-            (0..seeds).find_map(|seed| {
-                runs += 1;
-                let (caught, virtual_us) = visit(bug.name, Run { faults, seed })??;
-                Some((faults, seed, caught, virtual_us))
-            })
-        });
-        row(bug, found, runs, start.elapsed().as_secs_f64());
+        hunt(bug, seeds)?;
     }
     Ok(())
 }
 
-fn row(bug: &Bug, found: Option<(&str, u64, &str, u64)>, runs: u64, real_s: f64) {
-    let name = bug.name;
-    match found {
-        Some((faults, seed, caught, virtual_us)) => {
-            let virtual_s = virtual_us as f64 / 1e6;
+/// Prints the row of a bug.
+fn hunt(bug: &Bug, seeds: u64) -> anyhow::Result<()> {
+    let (name, start) = (bug.name, Instant::now());
+    let subject = subject(name).context("invariant: the bug is in the table")?;
+    let runs = FAULTS.into_iter().flat_map(|faults| (0..seeds).map(move |seed| (faults, seed)));
+    for ((faults, seed), runs) in runs.zip(1..) {
+        if let Some((caught, virtual_us)) = find(&subject, faults, seed)? {
+            let (virtual_s, real_s) = (virtual_us as f64 / 1e6, start.elapsed().as_secs_f64());
             println!("| {name} | {faults} | {seed} | {caught} | {virtual_s:.1} | {runs} | {real_s:.2} |");
+            return Ok(());
         }
-        None => println!("| {name} | not found | | | | {runs} | {real_s:.2} |"),
     }
+    let real_s = start.elapsed().as_secs_f64();
+    println!("| {name} | not in {seeds} seeds of each kind of faults | | | | | {real_s:.2} |");
+    Ok(())
 }
 
-/// A run, and what it finds after how much virtual time.
-struct Run {
-    faults: &'static str,
-    seed: u64,
-}
-
-impl Visitor for Run {
-    type Output = Option<(&'static str, u64)>;
-
-    fn visit<P: Protocol>(self) -> Self::Output {
-        let kinds = self.faults.parse().ok()?;
-        let found = conformance::run_and_judge::<P>(self.seed, kinds).err()?;
-        let (defect, outcome) = *found;
-        Some((defect.kind.name(), outcome.virtual_us))
-    }
+/// What a run finds, after how much virtual time.
+fn find(subject: &Subject, faults: &str, seed: u64) -> anyhow::Result<Option<(&'static str, u64)>> {
+    let outcome = subject.run(&subject.conformance(seed, faults.parse()?))?;
+    let defect = subject.judge(&outcome).err();
+    Ok(defect.map(|defect| (defect.kind.name(), outcome.virtual_us)))
 }

@@ -16,7 +16,8 @@
 //! ```
 //!
 //! `Faults` and `Seed` are a run of the conformance suite that catches it, `Caught` is what it then says: a model, or
-//! `failure`. To make a new one: change a protocol, `git diff --relative=protocols/src > patches/<name>.patch`, undo the change,
+//! `failure`. A bug that random runs find rarely has `Faults: schedule <name>` instead: a directed schedule of
+//! `protocols/tests/schedules`. To make a new one: change a protocol, `git diff --relative=protocols/src > patches/<name>.patch`, undo the change,
 //! and put the fields above it.
 
 use dkvf_core::Protocol;
@@ -33,12 +34,19 @@ pub struct Bug {
     pub story: &'static str,
     /// Where it was found.
     pub published: &'static str,
-    /// The faults of the run that catches it (`dkvf sim --faults`).
+    /// The faults of the run that catches it (`dkvf sim --faults`), or `schedule <name>`.
     pub faults: &'static str,
     /// The seed of that run.
     pub seed: u64,
     /// What that run finds: the violated model, or `failure`.
     pub caught: &'static str,
+}
+
+impl Bug {
+    /// The directed schedule that catches it, if no run does.
+    pub fn schedule(&self) -> Option<&'static str> {
+        self.faults.strip_prefix("schedule ")
+    }
 }
 
 include!(concat!(env!("OUT_DIR"), "/bugs.rs"));

@@ -5,7 +5,7 @@ use dkvf_core::script::{Channel, Kind, Script};
 use dkvf_protocols::cops::Cops;
 use dkvf_protocols::cops::metadata::ServerMessage;
 
-use crate::{run_except, state};
+use crate::{run_except, schedules, state};
 
 /// The dependencies of the last update on the link between the first two replicas of `partition`.
 fn last_nearest(script: &Script<Cops>, partition: usize) -> usize {
@@ -62,30 +62,7 @@ fn a_version_is_later_than_its_dependencies_whatever_its_server_has_counted() {
 
 #[test]
 fn a_session_that_has_read_two_concurrent_versions_of_a_key_depends_on_both() {
-    let mut script = Script::<Cops>::new(3, 4);
-    let (x, y, z, unrelated) = (script.key(1, 0), script.key(2, 0), script.key(3, 0), script.key(1, 1));
-    let [a, b, reader, c] = [0, 1, 0, 2].map(|replica| script.session(replica));
-    script.put(a, &z, "z").unwrap();
-    script.put(a, &x, "after z").unwrap();
-    script.put(b, &unrelated, "counts").unwrap();
-    script.put(b, &unrelated, "further").unwrap();
-    script.put(b, &x, "concurrent").unwrap();
-
-    // A session reads both, one after the other, and writes y.
-    assert_eq!(script.get(reader, &x), Ok(Some("after z".into())));
-    script.deliver_link(script.at(1, 1), script.at(0, 1));
-    assert_eq!(script.get(reader, &x), Ok(Some("concurrent".into())));
-    script.put(reader, &y, "after both").unwrap();
-
-    // Where only the newer one has arrived, y must wait for z.
-    script.deliver_link(script.at(1, 1), script.at(2, 1));
-    let late = [1, 3].map(|partition| Channel::Link(script.at(0, partition), script.at(2, partition)));
-    run_except(&mut script, &late);
-    assert_eq!(script.get(c, &x), Ok(Some("concurrent".into())));
-    assert_eq!(script.get(c, &y), Ok(None));
-    script.run_until_idle();
-    assert_eq!(script.get(c, &y), Ok(Some("after both".into())));
-    assert_eq!(script.get(c, &z), Ok(Some("z".into())));
+    assert_eq!(schedules::run::<Cops>("two-concurrent-versions-read"), Ok(()));
 }
 
 #[test]

@@ -4,39 +4,11 @@ use dkvf_core::Protocol;
 use dkvf_core::script::{Operation, Script};
 use dkvf_protocols::{causalspartan, gentlerain, gentlerain::GentleRain};
 
-use crate::{exchange_heartbeats, state};
+use crate::{exchange_heartbeats, schedules, state};
 
 #[test]
 fn writes_in_the_instant_of_a_heartbeat_are_after_its_promise() {
-    let mut script = Script::<GentleRain>::new(2, 4);
-    let (x, y) = (script.key(1, 0), script.key(2, 0));
-    let [a, c] = [1, 0].map(|replica| script.session(replica));
-
-    // All servers promise the same instant, in which A writes x. Then y, as soon as the clock allows.
-    script.advance(5_000);
-    script.run_until_idle();
-    let promised = state(&script, 1, 1)["vv"][1].as_u64();
-    script.put(a, &x, "x").unwrap();
-    script.start(a, Operation::Put(y.clone(), "after x".into()));
-    script.advance(10);
-    assert!(script.take(a).is_some_and(|finished| finished.outcome.is_ok()));
-
-    // y overtakes x, and the promises become stable time.
-    script.deliver_link(script.at(1, 2), script.at(0, 2));
-    for _ in 0..2 {
-        script.advance(4_995);
-        for partition in 0..4 {
-            script.deliver_link(script.at(0, partition), script.at(0, 0));
-            script.deliver_link(script.at(0, 0), script.at(0, partition));
-        }
-    }
-    assert_eq!(state(&script, 0, 2)["gst"].as_u64(), promised);
-    assert_eq!(script.versions(script.at(0, 2), &y), 1, "y is here");
-    assert_eq!(script.get(c, &y), Ok(None), "but x is not");
-
-    script.settle(50);
-    assert_eq!(script.get(c, &y), Ok(Some("after x".into())));
-    assert_eq!(script.get(c, &x), Ok(Some("x".into())));
+    assert_eq!(schedules::run::<GentleRain>("writes-in-the-instant-of-a-heartbeat"), Ok(()));
 }
 
 /// What leaves a server on one link while sessions write, time passes and its clock is set.

@@ -1,4 +1,6 @@
-//! Every known bug is caught, by the run that its patch names, and only it is.
+//! Every known bug is caught, by what its patch names, and only it is.
 
 mod caught;
 mod documented;
+#[path = "../../../tests/schedules/mod.rs"]
+mod schedules;
