@@ -16,14 +16,16 @@ pub enum Model {
     MonotonicWrites,
     /// Whoever sees a write sees what its session had seen before it.
     WritesFollowReads,
-    /// Pipelined RAM: read-your-writes, monotonic reads and monotonic writes, with one order of the versions of each key.
-    /// (That of Lipton and Sandberg gives each session an order of its own; causal memory includes that one, not this.)
+    /// Pipelined RAM: read-your-writes, monotonic reads and monotonic writes, with one order of the versions of each
+    /// key. (That of Lipton and Sandberg gives each session an order of its own; causal memory includes that one, not
+    /// this.)
     Pram,
     /// Causal consistency with convergent conflict handling (CCv of Bouajjani et al., POPL 2017).
     Causal,
     /// Causal memory (CM of Bouajjani et al.; Ahamad et al. 1995). For single operations.
     CausalMemory,
-    /// Causal consistency without convergence (CC of Bouajjani et al.).
+    /// Causal consistency without convergence (CC of Bouajjani et al.). Each key that a transaction read may be
+    /// explained by an order of its own.
     CausalWeak,
     /// PL-1 of Adya: no dirty write (G0).
     ReadUncommitted,
@@ -120,8 +122,12 @@ impl Model {
         }
     }
 
-    /// The models that this one directly includes: a history that violates one of them violates this one, too. Compared
-    /// with equal orders; the ladder of VERIFICATION, section 2.
+    /// The models that this one directly includes: a history that violates one of them violates this one, too (the
+    /// ladder of VERIFICATION, section 2).
+    ///
+    /// That is so with equal orders and equal evidence; linearizability, causal memory and weak causality look only at
+    /// what clients saw. Linearizability includes session order only if nothing follows an operation of unknown outcome
+    /// in its session, for such an operation may take effect at any later time.
     pub fn includes(self) -> &'static [Model] {
         match self {
             Model::StrictSerializable => &[Model::Serializable, Model::Linearizable],
@@ -235,7 +241,13 @@ mod tests {
     #[test]
     fn no_model_includes_itself_through_others() {
         fn depth(model: Model) -> usize {
-            1 + model.includes().iter().copied().map(depth).max().unwrap_or(0)
+            1 + model
+                .includes()
+                .iter()
+                .copied()
+                .map(depth)
+                .max()
+                .unwrap_or(0)
         }
         for model in Model::ALL {
             assert!(depth(model) <= Model::ALL.len(), "{model}");

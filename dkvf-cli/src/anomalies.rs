@@ -59,9 +59,17 @@ struct Schedule {
 /// # Errors
 /// There is no such protocol, a run fails, or the matrix cannot be written.
 pub fn run(arguments: &Arguments) -> anyhow::Result<Ending> {
-    let library = || dkvf_protocols::NAMES.iter().map(|name| (*name).to_owned()).collect();
-    let protocols: Vec<String> =
-        if arguments.protocols.is_empty() { library() } else { arguments.protocols.clone() };
+    let library = || {
+        dkvf_protocols::NAMES
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect()
+    };
+    let protocols: Vec<String> = if arguments.protocols.is_empty() {
+        library()
+    } else {
+        arguments.protocols.clone()
+    };
     let rows = rows(&protocols, arguments.seeds)?;
     let report = report(&protocols, &rows, arguments.seeds);
     if let Some(target) = &arguments.json {
@@ -80,24 +88,44 @@ fn rows(protocols: &[String], seeds: u64) -> anyhow::Result<Vec<Vec<Cell>>> {
             .iter()
             .map(|protocol| scope.spawn(move || subject::find(protocol)?.anomalies(seeds)))
             .collect();
-        let joined = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let joined = threads.into_iter().map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
         joined.collect()
     })
 }
 
 fn report(protocols: &[String], rows: &[Vec<Cell>], seeds: u64) -> Report {
     let named = |row: &[Cell]| -> Vec<(&'static str, Cell)> {
-        Phenomenon::ALL.iter().map(|phenomenon| phenomenon.name()).zip(row.iter().cloned()).collect()
+        Phenomenon::ALL
+            .iter()
+            .map(|phenomenon| phenomenon.name())
+            .zip(row.iter().cloned())
+            .collect()
     };
-    let mut report = Report { matrix: BTreeMap::new(), schedules: BTreeMap::new(), seeds };
+    let mut report = Report {
+        matrix: BTreeMap::new(),
+        schedules: BTreeMap::new(),
+        seeds,
+    };
     for (protocol, row) in protocols.iter().zip(rows) {
         let cells = report.matrix.entry(protocol.clone()).or_default();
         let schedules = report.schedules.entry(protocol.clone()).or_default();
         for (name, cell) in named(row) {
             cells.insert(name, cell.name());
             if let Cell::Observed(observation) = cell {
-                let (scenario, seed, explanation) = (observation.scenario, observation.seed, observation.text);
-                schedules.insert(name, Schedule { scenario, seed, explanation });
+                let (scenario, seed, explanation) =
+                    (observation.scenario, observation.seed, observation.text);
+                schedules.insert(
+                    name,
+                    Schedule {
+                        scenario,
+                        seed,
+                        explanation,
+                    },
+                );
             }
         }
     }
@@ -109,14 +137,32 @@ fn describe(protocols: &[String], rows: &[Vec<Cell>], report: &Report, schedules
     let header: Vec<&str> = std::iter::once("protocol").chain(names).collect();
     let mut table = output::table(&header);
     for (protocol, row) in protocols.iter().zip(rows) {
-        let word = |cell: &Cell| if *cell == Cell::NotApplicable { "-" } else { cell.name() };
+        let word = |cell: &Cell| {
+            if *cell == Cell::NotApplicable {
+                "-"
+            } else {
+                cell.name()
+            }
+        };
         let cells = row.iter().map(|cell| word(cell).to_owned());
         table.add_row(std::iter::once(protocol.clone()).chain(cells));
     }
-    let mut text = format!("{table}\n\n{} runs of each scenario; - is not applicable\n", report.seeds);
+    let mut text = format!(
+        "{table}\n\n{} runs of each scenario; - is not applicable\n",
+        report.seeds
+    );
     for (protocol, observed) in report.schedules.iter().filter(|_| schedules) {
-        for (name, Schedule { scenario, seed, explanation }) in observed {
-            text += &format!("\n{protocol}, {name}, scenario {scenario}, seed {seed}: {explanation}\n");
+        for (
+            name,
+            Schedule {
+                scenario,
+                seed,
+                explanation,
+            },
+        ) in observed
+        {
+            text +=
+                &format!("\n{protocol}, {name}, scenario {scenario}, seed {seed}: {explanation}\n");
         }
     }
     text

@@ -101,7 +101,9 @@ impl Phenomenon {
     /// What a client must offer to be asked for it.
     pub fn needs(self) -> Offer {
         match self {
-            Phenomenon::DirtyRead | Phenomenon::CausalityViolation | Phenomenon::StaleRead => Offer::Operations,
+            Phenomenon::DirtyRead | Phenomenon::CausalityViolation | Phenomenon::StaleRead => {
+                Offer::Operations
+            }
             // A snapshot has each key once.
             Phenomenon::LongFork => Offer::Snapshots,
             Phenomenon::DirtyWrite
@@ -130,11 +132,15 @@ impl Phenomenon {
         match self {
             Phenomenon::DirtyWrite => kind == Kind::DirtyWrite,
             Phenomenon::DirtyRead => matches!(kind, Kind::AbortedRead | Kind::IntermediateRead),
-            Phenomenon::NonRepeatableRead => matches!(kind, Kind::NonRepeatableRead | Kind::ReadSkew),
+            Phenomenon::NonRepeatableRead => {
+                matches!(kind, Kind::NonRepeatableRead | Kind::ReadSkew)
+            }
             Phenomenon::LostUpdate => kind == Kind::LostUpdate,
             Phenomenon::WriteSkew => kind == Kind::WriteSkew,
             Phenomenon::LongFork => kind == Kind::LongFork,
-            Phenomenon::CausalityViolation => matches!(kind, Kind::CausalityViolation | Kind::CyclicCausality),
+            Phenomenon::CausalityViolation => {
+                matches!(kind, Kind::CausalityViolation | Kind::CyclicCausality)
+            }
             Phenomenon::StaleRead => matches!(kind, Kind::StaleRead | Kind::NotLinearizable),
         }
     }
@@ -157,7 +163,11 @@ impl Cell {
 /// # Errors
 /// A run fails, or a checker cannot tell.
 pub fn row<P: Protocol>(seeds: u64) -> anyhow::Result<Vec<Cell>> {
-    let offer = if offers_read_only::<P>() { Offer::Snapshots } else { Offer::Operations };
+    let offer = if offers_read_only::<P>() {
+        Offer::Snapshots
+    } else {
+        Offer::Operations
+    };
     let cell = |phenomenon: Phenomenon| match phenomenon.needs() <= offer {
         true => ask::<P>(phenomenon, offer, seeds),
         false => Ok(Cell::NotApplicable),
@@ -167,11 +177,18 @@ pub fn row<P: Protocol>(seeds: u64) -> anyhow::Result<Vec<Cell>> {
 
 fn ask<P: Protocol>(phenomenon: Phenomenon, offer: Offer, seeds: u64) -> anyhow::Result<Cell> {
     let mut runs = 0;
-    for scenario in SCENARIOS.iter().filter(|scenario| scenario.needs <= offer && scenario.needs >= phenomenon.needs()) {
+    for scenario in SCENARIOS
+        .iter()
+        .filter(|scenario| scenario.needs <= offer && scenario.needs >= phenomenon.needs())
+    {
         for seed in 0..seeds {
             let outcome = run::<P>(&(scenario.options)(seed))?;
             if let Some(text) = look(phenomenon, &outcome)? {
-                return Ok(Cell::Observed(Observation { scenario: scenario.name, seed, text }));
+                return Ok(Cell::Observed(Observation {
+                    scenario: scenario.name,
+                    seed,
+                    text,
+                }));
             }
             runs += 1;
         }
@@ -184,11 +201,16 @@ fn look(phenomenon: Phenomenon, outcome: &Outcome) -> anyhow::Result<Option<Stri
     if let Some(failure) = &outcome.failure {
         anyhow::bail!("seed {}: {failure}", outcome.seed);
     }
-    match phenomenon.model().check(&outcome.history, &CheckOptions::default()) {
+    match phenomenon
+        .model()
+        .check(&outcome.history, &CheckOptions::default())
+    {
         Verdict::Satisfied => Ok(None),
         Verdict::Unknown(reason) => anyhow::bail!("{}: {reason}", phenomenon.name()),
         Verdict::Violated(anomalies) => {
-            let found = anomalies.into_iter().find(|anomaly| phenomenon.is_it(anomaly.kind));
+            let found = anomalies
+                .into_iter()
+                .find(|anomaly| phenomenon.is_it(anomaly.kind));
             Ok(found.map(|anomaly| anomaly.explain(&outcome.history).to_string()))
         }
     }
@@ -204,13 +226,29 @@ struct Scenario {
 const SCENARIOS: [Scenario; 4] = [
     // A: w x. B: r x, w y. C: r y, r x. Three replicas, messages that take far longer than operations and are of very
     // different speed, keys on several partitions.
-    Scenario { name: "causal-chain", needs: Offer::Operations, options: causal_chain },
+    Scenario {
+        name: "causal-chain",
+        needs: Offer::Operations,
+        options: causal_chain,
+    },
     // Writes that wait for a clock which is behind, and time out.
-    Scenario { name: "failed-writes", needs: Offer::Operations, options: failed_writes },
+    Scenario {
+        name: "failed-writes",
+        needs: Offer::Operations,
+        options: failed_writes,
+    },
     // Writes at both replicas, and snapshots of both keys at each.
-    Scenario { name: "long-fork", needs: Offer::Snapshots, options: long_fork },
+    Scenario {
+        name: "long-fork",
+        needs: Offer::Snapshots,
+        options: long_fork,
+    },
     // The same with more keys and three replicas, where what a snapshot needs arrives at different times.
-    Scenario { name: "snapshots", needs: Offer::Snapshots, options: snapshots },
+    Scenario {
+        name: "snapshots",
+        needs: Offer::Snapshots,
+        options: snapshots,
+    },
 ];
 
 /// Half of the operations write, the others read: so many of a hundred as snapshots.
@@ -238,7 +276,10 @@ fn cluster(seed: u64, workload: WorkloadSpec, replicas: u16) -> Options {
     options.replicas = replicas;
     options.partitions = 2;
     options.clients = 3 * u32::from(replicas);
-    options.latency = Latency::Uniform { mean_us: 5_000, spread_us: 5_000 };
+    options.latency = Latency::Uniform {
+        mean_us: 5_000,
+        spread_us: 5_000,
+    };
     options
 }
 
@@ -248,7 +289,10 @@ fn causal_chain(seed: u64) -> Options {
 
 fn failed_writes(seed: u64) -> Options {
     let mut options = cluster(seed, workload(4, 0.0), 2);
-    options.clocks = ClockOptions { skew_us: 100_000, ..ClockOptions::default() };
+    options.clocks = ClockOptions {
+        skew_us: 100_000,
+        ..ClockOptions::default()
+    };
     options.request_timeout_us = 50_000;
     options
 }

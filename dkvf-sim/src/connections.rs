@@ -6,9 +6,10 @@ use dkvf_core::{Failure, Message, PeerState, Protocol, Reason, ServerId};
 
 use crate::clients::{CLIENT_PAUSE_US, CLIENT_PAUSES_MAX, ConnectionState, Request};
 use crate::link::{Connection, UNKNOWN, next_attempt};
+use crate::machine::Work;
 use crate::outcome::MessageKind;
 use crate::queue::Event;
-use crate::simulation::{Simulation, Work};
+use crate::simulation::Simulation;
 use crate::trace::{Place, TraceEvent};
 
 /// Longest pause between two attempts of a server to connect, in first pauses: as on TCP.

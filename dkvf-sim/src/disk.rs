@@ -90,6 +90,7 @@ impl<M: Metadata> Input<M> {
     ///
     /// # Errors
     /// The node is broken.
+    #[inline]
     pub(crate) fn apply<S: Server<Metadata = M>>(
         self,
         node: &mut Node<S>,

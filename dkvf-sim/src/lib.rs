@@ -9,6 +9,7 @@
 //! | [`options`], [`outcome`], [`trace`] | what goes in and what comes out |
 //! | [`world`] | latencies, clocks, processors |
 //! | `queue` | the events to come |
+//! | `machine` | hosts and the servers on them |
 //! | `wire`, `link` | connections, and the session layer between servers |
 //! | `servers`, `outputs`, `crash`, `faults` | what servers do, and what is done to them |
 //! | `clients`, `connections` | sessions, their connections, and those of links |
@@ -34,6 +35,7 @@ mod crash;
 mod disk;
 mod faults;
 mod link;
+mod machine;
 pub mod measure;
 pub mod options;
 pub mod outcome;

@@ -105,6 +105,7 @@ impl<M> Link<M> {
     }
 
     /// Appends a message. `false`: it would keep more than `capacity` bytes, and is not in the link.
+    #[inline]
     pub(crate) fn push(&mut self, sent_us: u64, bytes: u32, message: M, capacity: u64) -> bool {
         let bytes_after = self.kept_bytes + u64::from(bytes);
         if bytes_after > capacity {
@@ -166,12 +167,14 @@ impl<M> Link<M> {
         }
     }
 
+    #[inline]
     fn append(&mut self, sent_us: u64, envelope: Envelope<M>) {
         self.kept_bytes += u64::from(envelope.bytes);
         self.wire.push(sent_us, envelope);
     }
 
     /// The receiver takes the oldest frame that has arrived.
+    #[inline]
     pub(crate) fn take(&mut self) -> Option<(u64, Envelope<M>)> {
         let frame = self.wire.take()?;
         self.kept_bytes -= u64::from(frame.body.bytes);

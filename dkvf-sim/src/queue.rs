@@ -78,18 +78,21 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// The next number, from 1.
+    #[inline]
     pub(crate) fn number(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
     }
 
     /// Adds an event with a number of its own.
+    #[inline]
     pub(crate) fn push(&mut self, time_us: u64, event: Event) {
         let number = self.number();
         self.push_numbered(time_us, number, event);
     }
 
     /// Adds an event with a number that was given before.
+    #[inline]
     pub(crate) fn push_numbered(&mut self, time_us: u64, number: u64, event: Event) {
         let entry = Entry {
             time_us,
@@ -107,6 +110,7 @@ impl Queue {
     }
 
     /// Takes the next event, if it is not after `until_us`: its time and number with it.
+    #[inline]
     pub(crate) fn pop(&mut self, until_us: u64) -> Option<(u64, u64, Event)> {
         if self.vacant
             && let Some(top) = self.heap.peek_mut()

@@ -1,11 +1,14 @@
 //! Traces as space-time diagrams.
 
+mod sessions;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use dkvf_check::picture::{Bar, Diagram, Lane, Mark, Message, Step};
 use dkvf_check::{Anomaly, History};
 
+use self::sessions::{is_by, sessions, with_sessions_of_history};
 use crate::trace::{Place, TraceEvent};
 
 /// More messages than this are not drawn: those of the most frequent names are left out, heartbeats mostly.
@@ -60,7 +63,8 @@ pub fn diagram(trace: &[TraceEvent], view: &View) -> Diagram {
     };
     let named = with_sessions_of_history(trace);
     let sessions = sessions(&named, view, &window);
-    let is_shown = |event: &&TraceEvent| is_within(event, &window) && is_by(event, sessions.as_ref());
+    let is_shown =
+        |event: &&TraceEvent| is_within(event, &window) && is_by(event, sessions.as_ref());
     let seen: Vec<&TraceEvent> = named.iter().filter(is_shown).collect();
     let frequent = frequent_names(&seen);
     let lanes = Lanes::new(&seen, &frequent);
@@ -68,19 +72,28 @@ pub fn diagram(trace: &[TraceEvent], view: &View) -> Diagram {
         add(&mut diagram, event, view, &lanes, &frequent);
     }
     diagram.lanes = lanes.lanes;
-    diagram.caption.extend(what_is_missing(&window, trace, &frequent));
+    diagram
+        .caption
+        .extend(what_is_missing(&window, trace, &frequent));
     diagram
 }
 
 /// From when to when, in microseconds.
 fn window(trace: &[TraceEvent], view: &View) -> Option<RangeInclusive<u64>> {
     let operations = trace.iter().filter_map(|event| match event {
-        TraceEvent::Operation { session, start_us, .. } => Some((*session, *start_us, end_us(event))),
+        TraceEvent::Operation {
+            session, start_us, ..
+        } => Some((*session, *start_us, end_us(event))),
         _ => None,
     });
-    let is_involved = |session, start_us| view.involved.is_empty() || view.involved.contains(&(session, start_us));
+    let is_involved = |session, start_us| {
+        view.involved.is_empty() || view.involved.contains(&(session, start_us))
+    };
     let shown = operations.filter(|(session, start_us, _)| is_involved(*session, *start_us));
-    let shown: Vec<(u64, u64)> = shown.map(|(_, start_us, end_us)| (start_us, end_us)).take(OPERATIONS_MAX).collect();
+    let shown: Vec<(u64, u64)> = shown
+        .map(|(_, start_us, end_us)| (start_us, end_us))
+        .take(OPERATIONS_MAX)
+        .collect();
     let from_us = shown.iter().map(|(start_us, _)| *start_us).min()?;
     let until_us = shown.iter().map(|(_, end_us)| *end_us).max()?;
     let margin_us = (until_us - from_us) / MARGIN + 1;
@@ -97,76 +110,6 @@ fn end_us(event: &TraceEvent) -> u64 {
     end_us.unwrap_or_else(|| event.begin_us())
 }
 
-/// The trace with one number for each session. A message has the number of the connection's session, an operation that of
-/// the history: those belong together that begin most often at the same time at the same replica.
-fn with_sessions_of_history(trace: &[TraceEvent]) -> Vec<TraceEvent> {
-    let mut operations: BTreeMap<(u16, u64), Vec<u32>> = BTreeMap::new();
-    for event in trace {
-        if let TraceEvent::Operation { session, replica, start_us, .. } = event {
-            operations.entry((*replica, *start_us)).or_default().push(*session);
-        }
-    }
-    let mut votes: BTreeMap<u32, BTreeMap<u32, usize>> = BTreeMap::new();
-    for event in trace {
-        if let TraceEvent::Message { from: Place::Client(number), to, sent_us, .. } = event
-            && let Some(sessions) = replica_of(to).and_then(|replica| operations.get(&(replica, *sent_us)))
-        {
-            for session in sessions {
-                *votes.entry(*number).or_default().entry(*session).or_default() += 1;
-            }
-        }
-    }
-    let session_of = |number: u32| {
-        let sessions = votes.get(&number)?.iter();
-        sessions.max_by_key(|(_, votes)| **votes).map(|(session, _)| *session)
-    };
-    let named = |place: &mut Place| {
-        if let Place::Client(number) = place {
-            *number = session_of(*number).unwrap_or(*number);
-        }
-    };
-    let mut trace = trace.to_vec();
-    for event in &mut trace {
-        if let TraceEvent::Message { from, to, .. } = event {
-            named(from);
-            named(to);
-        }
-    }
-    trace
-}
-
-/// The sessions of a picture: those of the operations it is about, and those that touch the same keys meanwhile. `None` if it
-/// is about all.
-fn sessions(trace: &[TraceEvent], view: &View, window: &RangeInclusive<u64>) -> Option<BTreeSet<u32>> {
-    if view.involved.is_empty() {
-        return None;
-    }
-    let operations = || {
-        trace.iter().filter(|event| is_within(event, window)).filter_map(|event| match event {
-            TraceEvent::Operation { session, start_us, key, .. } => Some((*session, *start_us, key)),
-            _ => None,
-        })
-    };
-    let involved = |session: u32, start_us: u64| view.involved.contains(&(session, start_us));
-    let keys: BTreeSet<&String> =
-        operations().filter(|(session, start_us, _)| involved(*session, *start_us)).map(|(.., key)| key).collect();
-    Some(operations().filter(|(.., key)| keys.contains(key)).map(|(session, ..)| session).collect())
-}
-
-/// Whether an event is not of a session that is left out.
-fn is_by(event: &TraceEvent, sessions: Option<&BTreeSet<u32>>) -> bool {
-    let Some(sessions) = sessions else { return true };
-    let is_shown = |place: &Place| match place {
-        Place::Client(session) => sessions.contains(session),
-        Place::Server(_) => true,
-    };
-    match event {
-        TraceEvent::Message { from, to, .. } => is_shown(from) && is_shown(to),
-        TraceEvent::Operation { session, .. } => sessions.contains(session),
-        _ => true,
-    }
-}
-
 fn is_within(event: &TraceEvent, window: &RangeInclusive<u64>) -> bool {
     event.begin_us() <= *window.end() && end_us(event) >= *window.start()
 }
@@ -176,14 +119,23 @@ fn frequent_names(events: &[&TraceEvent]) -> BTreeMap<String, usize> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut total = 0;
     for event in events {
-        if let TraceEvent::Message { from: Place::Server(_), to: Place::Server(_), name, .. } = event {
+        if let TraceEvent::Message {
+            from: Place::Server(_),
+            to: Place::Server(_),
+            name,
+            ..
+        } = event
+        {
             *counts.entry(name).or_default() += 1;
             total += 1;
         }
     }
     let mut frequent = BTreeMap::new();
     while total > MESSAGES_MAX {
-        let Some((name, count)) = counts.iter().max_by_key(|(_, count)| **count).map(|(name, count)| (*name, *count))
+        let Some((name, count)) = counts
+            .iter()
+            .max_by_key(|(_, count)| **count)
+            .map(|(name, count)| (*name, *count))
         else {
             break;
         };
@@ -230,7 +182,11 @@ impl Lanes {
         };
         Lanes {
             lanes: order.iter().map(lane).collect(),
-            by_place: order.into_iter().enumerate().map(|(index, (.., place))| (place, index)).collect(),
+            by_place: order
+                .into_iter()
+                .enumerate()
+                .map(|(index, (.., place))| (place, index))
+                .collect(),
         }
     }
 
@@ -250,7 +206,9 @@ fn places(event: &TraceEvent) -> Vec<(Place, Option<u16>)> {
             (from.clone(), replica_of(from).or_else(|| replica_of(to))),
             (to.clone(), replica_of(to).or_else(|| replica_of(from))),
         ],
-        TraceEvent::Operation { session, replica, .. } => vec![(Place::Client(*session), Some(*replica))],
+        TraceEvent::Operation {
+            session, replica, ..
+        } => vec![(Place::Client(*session), Some(*replica))],
         TraceEvent::Crash { node, .. } | TraceEvent::Restart { node, .. } => {
             vec![(Place::Server(node.clone()), None)]
         }
@@ -274,7 +232,13 @@ fn add(
     frequent: &BTreeMap<String, usize>,
 ) {
     match event {
-        TraceEvent::Message { from, to, name, sent_us, delivered_us } if is_shown(event, frequent) => {
+        TraceEvent::Message {
+            from,
+            to,
+            name,
+            sent_us,
+            delivered_us,
+        } if is_shown(event, frequent) => {
             if let (Some(from), Some(to)) = (lanes.of(from), lanes.of(to)) {
                 diagram.messages.push(Message {
                     from,
@@ -292,16 +256,38 @@ fn add(
                 diagram.bars.extend(bar(event, lane, view));
             }
         }
-        TraceEvent::Fault { at_us, text, begins } => {
-            let what = if *begins { text.clone() } else { format!("end: {text}") };
+        TraceEvent::Fault {
+            at_us,
+            text,
+            begins,
+        } => {
+            let what = if *begins {
+                text.clone()
+            } else {
+                format!("end: {text}")
+            };
             diagram.marks.push(mark(None, *at_us, what));
         }
         TraceEvent::Crash { node, at_us } => {
-            diagram.marks.push(mark(lanes.of_server(node), *at_us, format!("{node} stops")));
+            diagram
+                .marks
+                .push(mark(lanes.of_server(node), *at_us, format!("{node} stops")));
         }
-        TraceEvent::Restart { node, at_us, recovered } => {
-            let how = if *recovered { "with its state" } else { "empty" };
-            diagram.marks.push(mark(lanes.of_server(node), *at_us, format!("{node} starts {how}")));
+        TraceEvent::Restart {
+            node,
+            at_us,
+            recovered,
+        } => {
+            let how = if *recovered {
+                "with its state"
+            } else {
+                "empty"
+            };
+            diagram.marks.push(mark(
+                lanes.of_server(node),
+                *at_us,
+                format!("{node} starts {how}"),
+            ));
         }
         // What servers are told of each other follows from the faults.
         TraceEvent::Peer { .. } => {}
@@ -309,11 +295,27 @@ fn add(
 }
 
 fn mark(lane: Option<usize>, at_us: u64, text: String) -> Mark {
-    Mark { lane, at_us, until_us: None, text, detail: String::new() }
+    Mark {
+        lane,
+        at_us,
+        until_us: None,
+        text,
+        detail: String::new(),
+    }
 }
 
 fn bar(event: &TraceEvent, lane: usize, view: &View) -> Option<Bar> {
-    let TraceEvent::Operation { session, kind, key, value, start_us, end_us, failed, .. } = event else {
+    let TraceEvent::Operation {
+        session,
+        kind,
+        key,
+        value,
+        start_us,
+        end_us,
+        failed,
+        ..
+    } = event
+    else {
         return None;
     };
     let is_involved = view.involved.is_empty() || view.involved.contains(&(*session, *start_us));
@@ -348,13 +350,22 @@ fn what_is_missing(
     frequent: &BTreeMap<String, usize>,
 ) -> Vec<String> {
     let mut sentences = Vec::new();
-    let outside = trace.iter().filter(|event| !is_within(event, window)).count();
+    let outside = trace
+        .iter()
+        .filter(|event| !is_within(event, window))
+        .count();
     if outside > 0 {
         sentences.push(format!("{outside} events before and after are not shown."));
     }
-    let names: Vec<String> = frequent.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    let names: Vec<String> = frequent
+        .iter()
+        .map(|(name, count)| format!("{count} {name}"))
+        .collect();
     if !names.is_empty() {
-        sentences.push(format!("Messages between servers that are not shown: {}.", names.join(", ")));
+        sentences.push(format!(
+            "Messages between servers that are not shown: {}.",
+            names.join(", ")
+        ));
     }
     sentences
 }

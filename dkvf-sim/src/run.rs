@@ -307,7 +307,6 @@ impl<P: Protocol> Run<P> {
             deliveries: simulation.deliveries,
             virtual_us: simulation.now_us,
             state_hash,
-            history_hash: verdict::hash(&history)?,
             operations: measurements.count(Status::Ok) + measurements.count(Status::NotFound),
             failed: measurements.count(Status::Error),
             unknown: measurements.count(Status::Unknown),

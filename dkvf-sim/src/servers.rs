@@ -7,10 +7,10 @@ use rand::RngExt;
 use crate::clients::client_id;
 use crate::disk::Input;
 use crate::link::Envelope;
-use crate::measure::Seen;
+use crate::machine::Work;
 use crate::outputs::{OutputOf, keep_replies};
 use crate::queue::Event;
-use crate::simulation::{ServerMessageOf, Simulation, Work};
+use crate::simulation::{ServerMessageOf, Simulation};
 use crate::trace::{Place, TraceEvent};
 
 type InputOf<P> = Input<<P as Protocol>::Metadata>;
@@ -270,12 +270,8 @@ impl<P: Protocol> Simulation<P> {
         let congested = machine.congested_links > 0;
         if congested != machine.told_congested {
             machine.told_congested = congested;
-            self.step_once(id, 0, Input::Congested(congested));
+            self.step(id, 0, Input::Congested(congested));
         }
-        self.step_once(id, bytes, input);
-    }
-
-    fn step_once(&mut self, id: ServerId, bytes: u64, input: InputOf<P>) {
         let now_us = self.now_us;
         let machine = &mut self.machines[id.index()];
         let Some(node) = &mut machine.node else {
@@ -385,22 +381,5 @@ impl<P: Protocol> Simulation<P> {
                 },
             );
         }
-    }
-
-    // ---- Measuring ----
-
-    /// Collects what became visible at a node.
-    pub(crate) fn collect_visibility(&mut self, id: ServerId) {
-        let machine = &mut self.machines[id.index()];
-        let Some(node) = &mut machine.node else {
-            return;
-        };
-        let clock = &self.hosts[machine.host as usize].clock;
-        self.seen
-            .extend(node.take_visibility().into_iter().map(|sample| Seen {
-                version: sample.version,
-                replica: machine.replica,
-                visible_us: clock.when_monotonic(sample.visible_us),
-            }));
     }
 }

@@ -26,7 +26,10 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { runs_max: 3_000, seeds: 16 }
+        Limits {
+            runs_max: 3_000,
+            seeds: 16,
+        }
     }
 }
 
@@ -69,9 +72,24 @@ impl Size {
 impl std::fmt::Display for Size {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let plural = |count: u64| if count == 1 { "" } else { "s" };
-        let Size { servers, clients, operations, faults } = *self;
-        write!(f, "{servers} server{}, {clients} client{}, ", plural(servers as u64), plural(clients.into()))?;
-        write!(f, "{operations} operation{}, {faults} fault{}", plural(operations), plural(faults as u64))
+        let Size {
+            servers,
+            clients,
+            operations,
+            faults,
+        } = *self;
+        write!(
+            f,
+            "{servers} server{}, {clients} client{}, ",
+            plural(servers as u64),
+            plural(clients.into())
+        )?;
+        write!(
+            f,
+            "{operations} operation{}, {faults} fault{}",
+            plural(operations),
+            plural(faults as u64)
+        )
     }
 }
 
@@ -141,7 +159,10 @@ where
         changed |= self.descend(|options| options.replicas.into(), with_replicas)?;
         changed |= self.descend(|options| options.partitions.into(), with_partitions)?;
         // Fewer clients at the same pace each; then as many operations by fewer clients.
-        changed |= self.descend(|options| options.clients.into(), with_clients_and_operations)?;
+        changed |= self.descend(
+            |options| options.clients.into(),
+            with_clients_and_operations,
+        )?;
         changed |= self.descend(|options| options.clients.into(), with_clients)?;
         changed |= self.descend(|options| options.operations, with_operations)?;
         for simplify in SIMPLER {
@@ -161,7 +182,10 @@ where
                 return Ok(false);
             }
             let seed = self.best.seed.wrapping_add(offset);
-            let candidate = Options { seed, ..candidate.clone() };
+            let candidate = Options {
+                seed,
+                ..candidate.clone()
+            };
             self.runs += 1;
             if (self.failure)(&candidate)?.as_ref() == Some(self.expected) {
                 self.best = candidate;
@@ -190,7 +214,8 @@ where
 
     /// Removes runs of faults, from all of them down to single ones.
     fn remove_faults(&mut self) -> anyhow::Result<bool> {
-        let count = |options: &Options| schedule(options).map_or(0, |schedule| schedule.faults.len());
+        let count =
+            |options: &Options| schedule(options).map_or(0, |schedule| schedule.faults.len());
         let before = count(&self.best);
         let mut length = before;
         while length > 0 {
@@ -220,30 +245,50 @@ fn schedule(options: &Options) -> Option<&Schedule> {
 }
 
 fn faults(schedule: Schedule) -> Faults {
-    if schedule.faults.is_empty() { Faults::None } else { Faults::Schedule(schedule) }
+    if schedule.faults.is_empty() {
+        Faults::None
+    } else {
+        Faults::Schedule(schedule)
+    }
 }
 
 /// `None` if the rest makes no sense: a restart without its crash.
 fn without_faults(options: &Options, removed: &Range<usize>) -> Option<Options> {
     let mut rest = schedule(options)?.clone();
     rest.faults.drain(removed.clone());
-    rest.conflict().is_none().then(|| Options { faults: faults(rest), ..options.clone() })
+    rest.conflict().is_none().then(|| Options {
+        faults: faults(rest),
+        ..options.clone()
+    })
 }
 
 /// The first operations of the run: they keep their pace.
 fn with_operations(options: &Options, operations: u64) -> Options {
-    let share = |us: u64| (u128::from(us) * u128::from(operations) / u128::from(options.operations.max(1))) as u64;
-    Options { operations, spread_us: options.spread_us.map(share), ..options.clone() }
+    let share = |us: u64| {
+        (u128::from(us) * u128::from(operations) / u128::from(options.operations.max(1))) as u64
+    };
+    Options {
+        operations,
+        spread_us: options.spread_us.map(share),
+        ..options.clone()
+    }
 }
 
 fn with_clients(options: &Options, clients: u64) -> Options {
     let clients = u32::try_from(clients).unwrap_or(u32::MAX);
-    Options { clients, ..options.clone() }
+    Options {
+        clients,
+        ..options.clone()
+    }
 }
 
 fn with_clients_and_operations(options: &Options, clients: u64) -> Options {
-    let operations = u128::from(options.operations) * u128::from(clients) / u128::from(options.clients.max(1));
-    Options { operations: (operations as u64).max(1), ..with_clients(options, clients) }
+    let operations =
+        u128::from(options.operations) * u128::from(clients) / u128::from(options.clients.max(1));
+    Options {
+        operations: (operations as u64).max(1),
+        ..with_clients(options, clients)
+    }
 }
 
 fn with_replicas(options: &Options, replicas: u64) -> Options {
@@ -259,16 +304,30 @@ fn with_servers(options: &Options, replicas: u16, partitions: u16) -> Options {
     let (old, new) = (options.topology(), Topology::grid(replicas, partitions));
     let kept: Vec<ServerId> = new
         .ids()
-        .map(|id| old.server(new.member(id).replica.into(), new.member(id).partition.into()))
+        .map(|id| {
+            old.server(
+                new.member(id).replica.into(),
+                new.member(id).partition.into(),
+            )
+        })
         .collect();
     let mut smaller = options.clone();
     (smaller.replicas, smaller.partitions) = (replicas, partitions);
     let hosts = options.hosts.as_ref();
     smaller.hosts = hosts.map(|hosts| kept.iter().map(|old| hosts[old.index()]).collect());
     if let Some(schedule) = schedule(options) {
-        let renamed = |old: ServerId| kept.iter().position(|id| *id == old).map(|index| ServerId(index as u16));
-        let kept = schedule.faults.iter().filter_map(|timed| among(timed, renamed));
-        smaller.faults = faults(Schedule { faults: kept.collect() });
+        let renamed = |old: ServerId| {
+            kept.iter()
+                .position(|id| *id == old)
+                .map(|index| ServerId(index as u16))
+        };
+        let kept = schedule
+            .faults
+            .iter()
+            .filter_map(|timed| among(timed, renamed));
+        smaller.faults = faults(Schedule {
+            faults: kept.collect(),
+        });
     }
     smaller
 }
@@ -284,8 +343,14 @@ fn among(timed: &Timed, renamed: impl Fn(ServerId) -> Option<ServerId>) -> Optio
         | Fault::Step { node, .. }
         | Fault::Drift { node, .. }
         | Fault::DiskFull { node } => *node = renamed(*node)?,
-        Fault::Cut { links } | Fault::Hold { links } | Fault::Delay { links, .. } | Fault::Break { links, .. } => {
-            *links = links.iter().filter_map(|(from, to)| Some((renamed(*from)?, renamed(*to)?))).collect();
+        Fault::Cut { links }
+        | Fault::Hold { links }
+        | Fault::Delay { links, .. }
+        | Fault::Break { links, .. } => {
+            *links = links
+                .iter()
+                .filter_map(|(from, to)| Some((renamed(*from)?, renamed(*to)?)))
+                .collect();
             if links.is_empty() {
                 return None;
             }
@@ -298,23 +363,38 @@ fn among(timed: &Timed, renamed: impl Fn(ServerId) -> Option<ServerId>) -> Optio
 const SIMPLER: [fn(&Options) -> Option<Options>; 5] = [
     |options| {
         let latency = constant(&options.latency, 1)?;
-        Some(Options { latency, ..options.clone() })
+        Some(Options {
+            latency,
+            ..options.clone()
+        })
     },
     |options| {
         let intra_latency = constant(&options.intra_latency, 0)?;
-        Some(Options { intra_latency, ..options.clone() })
+        Some(Options {
+            intra_latency,
+            ..options.clone()
+        })
     },
     |options| {
         let perfect = ClockOptions::default();
-        (options.clocks != perfect).then(|| Options { clocks: perfect, ..options.clone() })
+        (options.clocks != perfect).then(|| Options {
+            clocks: perfect,
+            ..options.clone()
+        })
     },
     |options| {
         let free = CpuModel::default();
-        (options.cpu != free).then(|| Options { cpu: free, ..options.clone() })
+        (options.cpu != free).then(|| Options {
+            cpu: free,
+            ..options.clone()
+        })
     },
     |options| {
         options.bandwidth_bytes_s?;
-        Some(Options { bandwidth_bytes_s: None, ..options.clone() })
+        Some(Options {
+            bandwidth_bytes_s: None,
+            ..options.clone()
+        })
     },
 ];
 

@@ -1,14 +1,8 @@
 //! The machine: a world, its servers and clients, and one event after the other. See [`Simulation`].
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
-use dkvf_core::config::NodeConfig;
-use dkvf_core::storage::{MemoryStore, Store};
-use dkvf_core::{
-    Metadata, Node, NodeError, NodeOptions, Now, PeerState, Protocol, ServerId, SessionExecutor,
-    Topology,
-};
+use dkvf_core::{Metadata, Node, NodeError, Protocol, ServerId, SessionExecutor, Topology};
 use dkvf_workload::faults::{Change, Schedule};
 use rand_pcg::Pcg64Mcg;
 
@@ -16,73 +10,19 @@ use crate::clients::{Connection, ConnectionState, Port};
 use crate::disk::Journal;
 use crate::faults::Injected;
 use crate::link::{Connection as LinkConnection, Link};
+use crate::machine::{Host, Machine};
 use crate::measure::Seen;
 use crate::options::Options;
 use crate::outcome::{Counts, Failure, FailureKind, Recovery};
 use crate::queue::{Event, Queue};
-use crate::random::{derived_seed, stream};
+use crate::random::stream;
 use crate::trace::{Place, TraceEvent};
 use crate::wire::Wire;
-use crate::world::{Clock, Cpu};
 
 pub(crate) type ServerMessageOf<P> = <<P as Protocol>::Metadata as Metadata>::ServerMessage;
 
 /// The table of links, or of connections, has no entry for this pair yet.
 const NONE: u32 = u32::MAX;
-
-/// Something that a host's processor is to do.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Work {
-    /// Take the oldest frame that has arrived on this link.
-    Frame { link: u32 },
-    /// Take the oldest request that has arrived on this connection.
-    Request { connection: u32 },
-    /// Look at a node's timers.
-    Tick { node: u32 },
-    /// Tell a node about a peer.
-    Peer {
-        node: u32,
-        peer: ServerId,
-        state: PeerState,
-    },
-    /// Release what waited for a node's disk.
-    Synced { node: u32 },
-}
-
-/// A machine that servers run on.
-pub(crate) struct Host {
-    pub(crate) nodes: Vec<u32>,
-    pub(crate) clock: Clock,
-    pub(crate) cpu: Cpu,
-    /// What has arrived while the processor was busy or the host stood still.
-    pub(crate) inbox: VecDeque<Work>,
-    pub(crate) work_armed: bool,
-    pub(crate) pauses: u32,
-}
-
-/// A server and what the host keeps for it.
-pub(crate) struct Machine<P: Protocol> {
-    /// `None` while it is down.
-    pub(crate) node: Option<Node<P::Server>>,
-    pub(crate) config: NodeConfig,
-    pub(crate) host: u32,
-    pub(crate) replica: u16,
-    pub(crate) incarnation: u32,
-    /// Counts starts, so that events of its disk from before a crash are recognised.
-    pub(crate) starts: u32,
-    /// When its next tick is in the queue.
-    pub(crate) tick_us: u64,
-    pub(crate) congested_links: u32,
-    /// What the node was told of congestion.
-    pub(crate) told_congested: bool,
-    pub(crate) journal: Option<Journal<P::Metadata>>,
-    /// Writes to its disk fail.
-    pub(crate) disk_full: bool,
-    /// It stopped because of that.
-    pub(crate) stopped_by_disk: bool,
-    /// The latest that its physical clock has shown.
-    pub(crate) clock_max_us: u64,
-}
 
 /// A cluster in virtual time.
 ///
@@ -134,39 +74,6 @@ impl<P: Protocol> Simulation<P> {
             None => (0..servers as u32).collect(),
         };
         let host_count = host_of.iter().max().map_or(0, |host| host + 1);
-        let host = |number: u32| Host {
-            nodes: (0..servers as u32)
-                .filter(|node| host_of[*node as usize] == number)
-                .collect(),
-            clock: Clock::new(
-                &options.clocks,
-                stream(options.seed, "clock", u64::from(number)),
-            ),
-            cpu: Cpu::new(options.cpu),
-            inbox: VecDeque::new(),
-            work_armed: false,
-            pauses: 0,
-        };
-        let machine = |id: ServerId| {
-            let member = topology.member(id);
-            let mut config = NodeConfig::new(member.name.clone());
-            config.protocol_properties = options.properties.clone();
-            Machine {
-                node: None,
-                config,
-                host: host_of[id.index()],
-                replica: member.replica,
-                incarnation: 0,
-                starts: 0,
-                tick_us: u64::MAX,
-                congested_links: 0,
-                told_congested: false,
-                journal: None,
-                disk_full: false,
-                stopped_by_disk: false,
-                clock_max_us: 0,
-            }
-        };
         let seed = options.seed;
         let mut simulation = Simulation {
             queue: Queue::default(),
@@ -177,8 +84,13 @@ impl<P: Protocol> Simulation<P> {
             client_random: stream(seed, "client latency", 0),
             disk_random: stream(seed, "disk", 0),
             promise_random: stream(seed, "broken promises", 0),
-            hosts: (0..host_count).map(host).collect(),
-            machines: topology.ids().map(machine).collect(),
+            hosts: (0..host_count)
+                .map(|host| Host::new(options, host, &host_of))
+                .collect(),
+            machines: topology
+                .ids()
+                .map(|id| Machine::new(options, topology.member(id), host_of[id.index()]))
+                .collect(),
             links: Vec::new(),
             link_ids: vec![NONE; servers * servers],
             connections: Vec::new(),
@@ -201,36 +113,6 @@ impl<P: Protocol> Simulation<P> {
             simulation.start_empty(id)?;
         }
         Ok(simulation)
-    }
-
-    /// Makes the node of a server that has nothing. What it draws depends on its incarnation.
-    pub(crate) fn new_node(
-        &mut self,
-        id: ServerId,
-        incarnation: u32,
-        now: Now,
-    ) -> anyhow::Result<Node<P::Server>> {
-        let options = NodeOptions {
-            request_timeout_us: (self.options.request_timeout_us / 2).max(1),
-            max_drift_us: self.options.max_drift_us,
-            seed: derived_seed(
-                self.options.seed,
-                &format!("choices of incarnation {incarnation}"),
-            ),
-            strict: self.options.strict,
-            ..NodeOptions::default()
-        };
-        let machine = &self.machines[id.index()];
-        let mut node = Node::new(
-            &machine.config,
-            self.topology.clone(),
-            id,
-            store::<P>(id),
-            now,
-            options,
-        )?;
-        node.watch_visibility(self.options.visibility);
-        Ok(node)
     }
 
     // ---- Looking ----
@@ -447,9 +329,4 @@ impl<P: Protocol> Simulation<P> {
             format!("the server stopped: {error}"),
         );
     }
-}
-
-/// The store of a server. Engines that are simulated with their files go here.
-fn store<P: Protocol>(id: ServerId) -> Box<dyn Store<<P::Metadata as Metadata>::Record>> {
-    Box::new(MemoryStore::new(id, P::VERSIONS))
 }

@@ -42,6 +42,7 @@ impl<T> Wire<T> {
     }
 
     /// Appends a frame that waits to be sent.
+    #[inline]
     pub(crate) fn push(&mut self, sent_us: u64, body: T) {
         self.frames.push_back(Frame {
             sent_us,
@@ -63,12 +64,14 @@ impl<T> Wire<T> {
     }
 
     /// The first frame that waits to be sent.
+    #[inline]
     pub(crate) fn waiting(&self) -> Option<&Frame<T>> {
         self.frames.get(self.arrived + self.flying)
     }
 
     /// Sends the first frame that waits, to arrive at `due_us` or right after the one before it. Returns the event to
     /// push if the wire has none.
+    #[inline]
     pub(crate) fn launch(&mut self, due_us: u64, number: u64) -> Arrival {
         let frame = &mut self.frames[self.arrived + self.flying];
         frame.due_us = due_us.max(self.last_due_us);
@@ -90,6 +93,7 @@ impl<T> Wire<T> {
 
     /// The event with this number has come. `None` if it is out of date. Otherwise the first frame on its way has
     /// arrived; returns the event for the next one.
+    #[inline]
     pub(crate) fn arrive(&mut self, number: u64) -> Option<Arrival> {
         if self.armed != number {
             return None;
@@ -114,6 +118,7 @@ impl<T> Wire<T> {
     }
 
     /// Takes the oldest frame that has arrived.
+    #[inline]
     pub(crate) fn take(&mut self) -> Option<Frame<T>> {
         self.arrived = self.arrived.checked_sub(1)?;
         self.frames.pop_front()

@@ -138,7 +138,7 @@ impl<'a, 'h> Judge<'a, 'h> {
         self.cycles(AnomalyKind::ConflictOrderCycle, Visible::Cause, &links)
     }
 
-    /// CC: each transaction may have its own order of what it sees.
+    /// CC: for each read an order of its own may explain what it returned.
     fn weak(&self) -> Result<Vec<Anomaly>, Undecided> {
         let clocks = self.clocks()?;
         let forces = self.causally_forced(&clocks)?;

@@ -115,11 +115,15 @@ impl<'g, 'a, 'h> VersionGraph<'g, 'a, 'h> {
     }
 
     fn edge(&mut self, from: u32, to: u32, why: Why) -> Result<(), Undecided> {
+        if self.edges.len() == self.edges.capacity() {
+            let room = (2 * self.edges.len()).max(1 << 10);
+            // They are copied once, sorted by vertex.
+            self.budget
+                .reserve(2 * room * size_of::<(u32, (u32, Why))>())?;
+            self.edges.reserve_exact(room - self.edges.len());
+        }
         self.edges.push((from, (to, why)));
-        self.budget.spend(1)?;
-        Ok(self
-            .budget
-            .reserve(self.edges.capacity() * 2 * size_of::<(u32, (u32, Why))>())?)
+        Ok(self.budget.spend(1)?)
     }
 
     /// Adds that one version of a key is older than another.

@@ -1,7 +1,9 @@
 //! For each anomaly a history that has it and a neighbour that has not.
 
 use crate::common::{Script, changed, value};
-use dkvf_check::{Action, AnomalyKind, Evidence, History, Model, OpId, Options, Outcome, Verdict};
+use dkvf_check::{
+    Action, AnomalyKind, Budget, Evidence, History, Model, OpId, Options, Outcome, Verdict,
+};
 
 fn convergence(history: &History, evidence: Evidence) -> Verdict {
     Model::Convergence.check(history, &Options::with(evidence))
@@ -632,4 +634,49 @@ fn anomalies_are_named_up_to_a_bound() {
         Verdict::Violated(anomalies) => assert_eq!(anomalies.len(), Verdict::ANOMALIES_MAX),
         other => panic!("{other:?}"),
     }
+}
+
+// Budgets.
+
+/// Sessions take turns: each reads what the one before it wrote, then writes.
+fn relay(sessions: u32, turns: u64) -> History {
+    let mut script = Script::default();
+    for turn in 0..turns {
+        let session = (turn % u64::from(sessions)) as u32;
+        let before = turn.checked_sub(1).map(|before| before.to_string());
+        script.r(session, &before.unwrap_or_default());
+        script.w(session, &turn.to_string());
+    }
+    script.history
+}
+
+#[test]
+fn writes_follow_reads_gives_up_where_what_it_must_compare_does_not_fit_in_memory() {
+    // About a million pairs of a write and what a session had read before it.
+    let history = relay(64, 6_400);
+    let judge = |evidence, memory_bytes| {
+        let options = Options {
+            budget: Budget::new(None, memory_bytes),
+            ..Options::with(evidence)
+        };
+        Model::WritesFollowReads.check(&history, &options)
+    };
+    assert_unknown(
+        &judge(Evidence::BlackBox, 16 << 20),
+        "memory limit of 16 MiB",
+    );
+    assert_eq!(judge(Evidence::BlackBox, 256 << 20), Verdict::Satisfied);
+
+    // With the order of versions each write is compared at once.
+    let places: Vec<String> = (0..6_400).map(|turn| turn.to_string()).collect();
+    let versions: Vec<(&str, u128)> = places.iter().map(String::as_str).zip(1..).collect();
+    let reported = with_versions(&history, &versions);
+    let options = Options {
+        budget: Budget::new(None, 16 << 20),
+        ..Options::with(Evidence::WhiteBox)
+    };
+    assert_eq!(
+        Model::WritesFollowReads.check(&reported, &options),
+        Verdict::Satisfied
+    );
 }

@@ -238,6 +238,48 @@ fn a_snapshot_that_misses_the_dependency_of_what_it_has_breaks_writes_follow_rea
 }
 
 #[test]
+fn writes_follow_reads_through_sessions_that_never_read_and_write_at_once() {
+    let history = history(
+        "1: w x 1
+         2: r x 1
+         2: w y 1
+         3: r y 1
+         3: w z 1
+         4: r z 1, r x",
+    );
+    assert_violated(
+        &history,
+        &[Model::WritesFollowReads],
+        AnomalyKind::WriteBeforeItsCause,
+    );
+}
+
+#[test]
+fn a_write_may_be_older_than_what_its_transaction_read_if_only_reads_are_monotonic() {
+    // A clock that lags gives x = 2 the smaller stamp. Together with writes-follow-reads that is a contradiction.
+    let history = history(
+        "1: w x 1
+         2: r x 1, w x 2
+         3: r x 2
+         3: r x 1",
+    );
+    assert_satisfied(
+        &history,
+        &[Model::MonotonicReads, Model::Pram, Model::WritesFollowReads],
+    );
+    assert_violated(&history, &[Model::Causal], AnomalyKind::CausalityViolation);
+    let reported = changed(&history, |_, _, operation| {
+        let text = value(operation).map(|value| history.value(value));
+        operation.version = Some(if text == Some(b"2") { 2 } else { 1 });
+    });
+    assert_violated(
+        &reported,
+        &[Model::MonotonicReads],
+        AnomalyKind::NonMonotonicRead,
+    );
+}
+
+#[test]
 fn a_dependency_on_two_sites_must_not_lose_one_of_them() {
     let history = history(
         "1: w x 1

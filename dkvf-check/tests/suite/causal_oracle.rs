@@ -82,14 +82,18 @@ impl Facts {
                 };
                 match model {
                     Model::Causal => self.is_convergent(&past),
-                    Model::CausalWeak => self.all().all(|id| self.explains(&past, id, &[id])),
+                    // Each read has an order of its own; those of one key in a transaction share it.
+                    Model::CausalWeak => self.all().all(|id| {
+                        (0..self.keys).all(|key| {
+                            self.explains(&past, id, |reader, of| (reader, of) == (id, key))
+                        })
+                    }),
                     _ => self.all().all(|id| {
-                        let kept: Vec<usize> = if with_sessions {
-                            self.session_until(id)
-                        } else {
-                            vec![id]
+                        let kept = match with_sessions {
+                            true => self.session_until(id),
+                            false => vec![id],
                         };
-                        self.explains(&past, id, &kept)
+                        self.explains(&past, id, |reader, _| kept.contains(&reader))
                     }),
                 }
             }
@@ -197,20 +201,19 @@ impl Facts {
         })
     }
 
-    /// One order of the past of `last`: each read of `kept` returns the last write before it.
-    fn explains(&self, past: &[Set], last: usize, kept: &[usize]) -> bool {
+    /// One order of the past of `last`: each read, by reader and key, that `counts` returns the last write before it.
+    fn explains(&self, past: &[Set], last: usize, counts: impl Fn(usize, usize) -> bool) -> bool {
         let mut members: Vec<usize> = past[last].iter().copied().collect();
         members.push(last);
         self.some_order(&members, past, &mut Vec::new(), &|order| {
-            (0..order.len())
-                .filter(|&place| kept.contains(&order[place]))
-                .all(|place| {
-                    let mut reads = self.txns[order[place]].reads.iter();
-                    reads.all(|&(key, source)| {
-                        let mut before = order[..place].iter().rev();
-                        before.find(|&&id| self.writes(id, key)).copied() == source
-                    })
+            order.iter().enumerate().all(|(place, &reader)| {
+                let reads = self.txns[reader].reads.iter();
+                let mut counted = reads.filter(|&&(key, _)| counts(reader, key));
+                counted.all(|&(key, source)| {
+                    let mut before = order[..place].iter().rev();
+                    before.find(|&&id| self.writes(id, key)).copied() == source
                 })
+            })
         })
     }
 

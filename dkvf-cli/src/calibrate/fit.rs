@@ -40,17 +40,30 @@ pub fn fit(samples: &[Sample]) -> Fit {
     });
     let best = candidates.min_by(|(a, _), (b, _)| a.total_cmp(b));
     let costs_ns = best.map_or([0.0; 3], |(_, costs_ns)| costs_ns);
-    let errors = samples.iter().map(|sample| relative_error(sample, costs_ns).abs());
-    Fit { costs_ns, residual: errors.sum::<f64>() / samples.len().max(1) as f64 }
+    let errors = samples
+        .iter()
+        .map(|sample| relative_error(sample, costs_ns).abs());
+    Fit {
+        costs_ns,
+        residual: errors.sum::<f64>() / samples.len().max(1) as f64,
+    }
 }
 
 fn relative_error(sample: &Sample, costs_ns: [f64; 3]) -> f64 {
-    let predicted: f64 = sample.row().iter().zip(costs_ns).map(|(count, cost)| count * cost).sum();
+    let predicted: f64 = sample
+        .row()
+        .iter()
+        .zip(costs_ns)
+        .map(|(count, cost)| count * cost)
+        .sum();
     (predicted - sample.cpu_ns) / sample.cpu_ns
 }
 
 fn squared_error(samples: &[Sample], costs_ns: [f64; 3]) -> f64 {
-    samples.iter().map(|sample| relative_error(sample, costs_ns).powi(2)).sum()
+    samples
+        .iter()
+        .map(|sample| relative_error(sample, costs_ns).powi(2))
+        .sum()
 }
 
 /// The least squares with only the `used` costs, by the normal equations; `None` if the samples do not determine them.
@@ -76,7 +89,11 @@ fn solve(samples: &[Sample], used: [bool; 3]) -> Option<[f64; 3]> {
 /// Gauss and Jordan, with the largest pivot of each column.
 fn eliminate(mut equations: [[f64; 4]; 3]) -> Option<[f64; 3]> {
     for column in 0..3 {
-        let pivot = (column..3).max_by(|a, b| equations[*a][column].abs().total_cmp(&equations[*b][column].abs()))?;
+        let pivot = (column..3).max_by(|a, b| {
+            equations[*a][column]
+                .abs()
+                .total_cmp(&equations[*b][column].abs())
+        })?;
         equations.swap(column, pivot);
         let pivot = equations[column];
         if pivot[column] == 0.0 {
@@ -92,7 +109,10 @@ fn eliminate(mut equations: [[f64; 4]; 3]) -> Option<[f64; 3]> {
         }
     }
     let solution = std::array::from_fn(|row| equations[row][3] / equations[row][row]);
-    solution.iter().all(|cost: &f64| cost.is_finite()).then_some(solution)
+    solution
+        .iter()
+        .all(|cost: &f64| cost.is_finite())
+        .then_some(solution)
 }
 
 /// The middle of several measurements; of an even number the lower one of the two.
@@ -105,8 +125,13 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    const COUNTS: [[f64; 3]; 5] =
-        [[1.0, 30.0, 1.0], [1.0, 50.0, 2.0], [1.0, 4_130.0, 2.0], [2.0, 100.0, 3.0], [2.0, 8_260.0, 3.0]];
+    const COUNTS: [[f64; 3]; 5] = [
+        [1.0, 30.0, 1.0],
+        [1.0, 50.0, 2.0],
+        [1.0, 4_130.0, 2.0],
+        [2.0, 100.0, 3.0],
+        [2.0, 8_260.0, 3.0],
+    ];
 
     fn samples(costs: [f64; 3], noise: impl Fn(usize) -> f64) -> Vec<Sample> {
         let rows = COUNTS.iter().enumerate();
@@ -124,7 +149,11 @@ mod tests {
         let costs = [3_000.0, 0.8, 250.0];
         let fit = fit(&samples(costs, |_| 1.0));
         for (found, expected) in fit.costs_ns.iter().zip(costs) {
-            assert!((found - expected).abs() < 1e-6 * expected, "{:?}", fit.costs_ns);
+            assert!(
+                (found - expected).abs() < 1e-6 * expected,
+                "{:?}",
+                fit.costs_ns
+            );
         }
         assert!(fit.residual < 1e-9);
     }
@@ -133,7 +162,11 @@ mod tests {
     fn noise_is_reported_and_no_cost_becomes_negative() {
         let noise = |index: usize| if index == 1 { 0.8 } else { 1.05 };
         let fit = fit(&samples([3_000.0, 0.8, 10.0], noise));
-        assert!(fit.costs_ns.iter().all(|cost| *cost >= 0.0), "{:?}", fit.costs_ns);
+        assert!(
+            fit.costs_ns.iter().all(|cost| *cost >= 0.0),
+            "{:?}",
+            fit.costs_ns
+        );
         assert!((0.02..0.3).contains(&fit.residual), "{}", fit.residual);
     }
 

@@ -63,11 +63,31 @@ struct Kind {
 
 /// Reads of large values are not among them: the model counts the bytes that a server receives.
 const KINDS: [Kind; 5] = [
-    Kind { replicas: 1, writes: false, value_bytes: 16 },
-    Kind { replicas: 1, writes: true, value_bytes: 16 },
-    Kind { replicas: 1, writes: true, value_bytes: 4_096 },
-    Kind { replicas: 2, writes: true, value_bytes: 16 },
-    Kind { replicas: 2, writes: true, value_bytes: 4_096 },
+    Kind {
+        replicas: 1,
+        writes: false,
+        value_bytes: 16,
+    },
+    Kind {
+        replicas: 1,
+        writes: true,
+        value_bytes: 16,
+    },
+    Kind {
+        replicas: 1,
+        writes: true,
+        value_bytes: 4_096,
+    },
+    Kind {
+        replicas: 2,
+        writes: true,
+        value_bytes: 16,
+    },
+    Kind {
+        replicas: 2,
+        writes: true,
+        value_bytes: 4_096,
+    },
 ];
 
 /// The file that is written. `dkvf sim --cpu` reads `cpu` of it.
@@ -110,7 +130,10 @@ pub fn read(text: &str) -> Result<CpuModel, serde_json::Error> {
 /// Wrong arguments, a run that fails, or a file that cannot be written.
 pub fn run(arguments: &Arguments) -> anyhow::Result<Ending> {
     if !(0.05..=600.0).contains(&arguments.seconds) {
-        return Err(usage(format!("--seconds {}: from 0.05 to 600", arguments.seconds)));
+        return Err(usage(format!(
+            "--seconds {}: from 0.05 to 600",
+            arguments.seconds
+        )));
     }
     let interrupt = Interrupt::listen(2)?;
     let bar = output::progress_bar();
@@ -131,7 +154,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Ending> {
     }
     progress.bar.finish_and_clear();
     let samples: Vec<Sample> = measured.iter().map(|one| one.per_operation).collect();
-    let Fit { costs_ns: [message, byte, access], residual } = fit(&samples);
+    let Fit {
+        costs_ns: [message, byte, access],
+        residual,
+    } = fit(&samples);
     let calibration = Calibration {
         cpu: CpuModel {
             per_message_ns: message.round() as u64,
@@ -171,12 +197,20 @@ fn measure(kind: Kind, arguments: &Arguments, progress: &Progress) -> anyhow::Re
     let sample = sample.context("invariant: there is at least one run")?;
     Ok(Measured {
         kind,
-        per_operation: Sample { cpu_ns: median(costs_ns).unwrap_or(sample.cpu_ns), ..sample },
+        per_operation: Sample {
+            cpu_ns: median(costs_ns).unwrap_or(sample.cpu_ns),
+            ..sample
+        },
         spread_percent: 100.0 * (largest / least - 1.0),
     })
 }
 
-fn measure_once(kind: Kind, seconds: f64, seed: u64, progress: &Progress) -> anyhow::Result<Sample> {
+fn measure_once(
+    kind: Kind,
+    seconds: f64,
+    seed: u64,
+    progress: &Progress,
+) -> anyhow::Result<Sample> {
     let share = |is_it: bool| if is_it { "1" } else { "0" };
     let value_bytes = kind.value_bytes.to_string();
     let properties = [
@@ -203,25 +237,48 @@ fn measure_once(kind: Kind, seconds: f64, seed: u64, progress: &Progress) -> any
     let report = run_one::<Eventual>(&options, progress)?.report;
     let operations = report.operations as f64;
     if operations == 0.0 || report.server_cpu_s == 0.0 {
-        anyhow::bail!("nothing was measured: the run is too short, or this system does not count CPU time by thread (/proc)");
+        anyhow::bail!(
+            "nothing was measured: the run is too short, or this system does not count CPU time by thread (/proc)"
+        );
     }
-    let value_bytes = if kind.writes { f64::from(kind.value_bytes) } else { 0.0 };
-    let messages = 1.0 + report.messages_per_op;
+    let value_bytes = if kind.writes {
+        f64::from(kind.value_bytes)
+    } else {
+        0.0
+    };
+    // A request and its reply are two of the messages that are counted, and every update is received once.
+    let updates = (report.messages_per_op - 2.0).max(0.0);
+    let messages = 1.0 + updates;
     Ok(Sample {
         messages,
         bytes: messages * (MESSAGE_BYTES + value_bytes),
         // A write looks at the newest version first; each other replica writes, too.
-        accesses: if kind.writes { 2.0 + report.messages_per_op } else { 1.0 },
+        accesses: if kind.writes { 2.0 + updates } else { 1.0 },
         cpu_ns: report.server_cpu_s * 1e9 / operations,
     })
 }
 
 fn describe(calibration: &Calibration) -> String {
-    let mut table = output::table(&["run", "messages/op", "bytes/op", "accesses/op", "CPU ns/op", "spread %"]);
-    for Measured { kind, per_operation, spread_percent } in &calibration.measured {
+    let mut table = output::table(&[
+        "run",
+        "messages/op",
+        "bytes/op",
+        "accesses/op",
+        "CPU ns/op",
+        "spread %",
+    ]);
+    for Measured {
+        kind,
+        per_operation,
+        spread_percent,
+    } in &calibration.measured
+    {
         let mix = if kind.writes { "writes" } else { "reads" };
         table.add_row([
-            format!("{mix} of {} bytes, {} replicas", kind.value_bytes, kind.replicas),
+            format!(
+                "{mix} of {} bytes, {} replicas",
+                kind.value_bytes, kind.replicas
+            ),
             format!("{:.2}", per_operation.messages),
             format!("{:.0}", per_operation.bytes),
             format!("{:.2}", per_operation.accesses),
@@ -229,7 +286,12 @@ fn describe(calibration: &Calibration) -> String {
             format!("{spread_percent:.0}"),
         ]);
     }
-    let CpuModel { per_message_ns, per_byte_ns, per_storage_access_ns, .. } = calibration.cpu;
+    let CpuModel {
+        per_message_ns,
+        per_byte_ns,
+        per_storage_access_ns,
+        ..
+    } = calibration.cpu;
     format!(
         "{table}\n\nper message {per_message_ns} ns (received and answered), per byte {per_byte_ns} ns, per storage access {per_storage_access_ns} ns\nthe model is off by {:.0} % of a run on the average\n",
         calibration.residual_percent
@@ -258,7 +320,12 @@ mod tests {
 
     #[test]
     fn a_calibration_is_read_as_it_is_written() {
-        let cpu = CpuModel { per_message_ns: 3_000, per_byte_ns: 1, per_storage_access_ns: 200, per_send_ns: 0 };
+        let cpu = CpuModel {
+            per_message_ns: 3_000,
+            per_byte_ns: 1,
+            per_storage_access_ns: 200,
+            per_send_ns: 0,
+        };
         let calibration = Calibration {
             cpu,
             residual_percent: 3.5,
@@ -266,7 +333,10 @@ mod tests {
             commit: String::new(),
             machine: Machine::this(),
         };
-        assert_eq!(read(&serde_json::to_string(&calibration).unwrap()).unwrap(), cpu);
+        assert_eq!(
+            read(&serde_json::to_string(&calibration).unwrap()).unwrap(),
+            cpu
+        );
         assert!(read("{}").unwrap_err().to_string().contains("cpu"));
         assert!(read(r#"{"cpu":{"per_mesage_ns":1}}"#).is_err());
     }

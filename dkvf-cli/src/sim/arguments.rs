@@ -163,7 +163,8 @@ impl RunArguments {
                 None => Err(usage(format!("--seed {seed}: at most {}", u64::MAX - 1))),
             };
         };
-        let seeds = parse_range(text).filter(|seeds| !seeds.is_empty() && seeds.end - seeds.start <= SEEDS_MAX);
+        let seeds = parse_range(text)
+            .filter(|seeds| !seeds.is_empty() && seeds.end - seeds.start <= SEEDS_MAX);
         seeds.ok_or_else(|| {
             usage(format!(
                 "--seeds {text}: write A..B (without B) or A..=B, with A less than B, for at most {SEEDS_MAX} seeds"

@@ -11,7 +11,9 @@ use super::words::{self, NONE};
 /// the world as far as they are not the usual ones.
 pub fn command(arguments: &Arguments, plan: &Plan, options: &Options) -> String {
     let mut words = Words::default();
-    words.0.extend(["dkvf", "sim", &arguments.protocol, "--seed"].map(str::to_owned));
+    words
+        .0
+        .extend(["dkvf", "sim", &arguments.protocol, "--seed"].map(str::to_owned));
     words.0.push(options.seed.to_string());
     if arguments.runs.conformance {
         words.0.push("--conformance".to_owned());
@@ -19,7 +21,11 @@ pub fn command(arguments: &Arguments, plan: &Plan, options: &Options) -> String 
         words.0.push("--check".to_owned());
     }
     words.add_workload(arguments);
-    words.add_differences(options, &plan.bare(options.seed, &options.faults), &arguments.world);
+    words.add_differences(
+        options,
+        &plan.bare(options.seed, &options.faults),
+        &arguments.world,
+    );
     words.add_faults(&options.faults, &arguments.world, &options.topology());
     let quoted: Vec<String> = words.0.iter().map(|word| quoted(word)).collect();
     quoted.join(" ")
@@ -45,12 +51,18 @@ impl Words {
         for property in &workload.properties {
             self.add("-p", property);
         }
-        for (option, value) in [("--records", workload.records), ("--value-size", workload.value_size)] {
+        for (option, value) in [
+            ("--records", workload.records),
+            ("--value-size", workload.value_size),
+        ] {
             if let Some(value) = value {
                 self.add(option, value);
             }
         }
-        for (option, value) in [("--get-proportion", workload.get_proportion), ("--target", workload.target)] {
+        for (option, value) in [
+            ("--get-proportion", workload.get_proportion),
+            ("--target", workload.target),
+        ] {
             if let Some(value) = value {
                 self.add(option, value);
             }
@@ -59,27 +71,71 @@ impl Words {
 
     fn add_differences(&mut self, options: &Options, bare: &Options, original: &WorldArguments) {
         let or_none = |value: Option<String>| value.unwrap_or_else(|| NONE.to_owned());
-        self.add_if(options.replicas != bare.replicas, "--replicas", options.replicas);
-        self.add_if(options.partitions != bare.partitions, "--partitions", options.partitions);
-        self.add_if(options.clients != bare.clients, "--clients", options.clients);
-        self.add_if(options.operations != bare.operations, "--ops", options.operations);
-        self.add_if(options.spread_us != bare.spread_us, "--spread", or_none(options.spread_us.map(words::ms)));
+        self.add_if(
+            options.replicas != bare.replicas,
+            "--replicas",
+            options.replicas,
+        );
+        self.add_if(
+            options.partitions != bare.partitions,
+            "--partitions",
+            options.partitions,
+        );
+        self.add_if(
+            options.clients != bare.clients,
+            "--clients",
+            options.clients,
+        );
+        self.add_if(
+            options.operations != bare.operations,
+            "--ops",
+            options.operations,
+        );
+        self.add_if(
+            options.spread_us != bare.spread_us,
+            "--spread",
+            or_none(options.spread_us.map(words::ms)),
+        );
         let latency = words::latency_word(&options.latency, original.latency.as_deref());
         self.add_if(options.latency != bare.latency, "--latency", latency);
-        let latency = words::latency_word(&options.intra_latency, original.intra_latency.as_deref());
-        self.add_if(options.intra_latency != bare.intra_latency, "--intra-latency", latency);
+        let latency =
+            words::latency_word(&options.intra_latency, original.intra_latency.as_deref());
+        self.add_if(
+            options.intra_latency != bare.intra_latency,
+            "--intra-latency",
+            latency,
+        );
         let bandwidth = options.bandwidth_bytes_s;
         let word = or_none(bandwidth.map(|bytes| bytes.to_string()));
         self.add_if(bandwidth != bare.bandwidth_bytes_s, "--bandwidth", word);
         self.add_clocks(options.clocks, bare.clocks);
-        let cpu = if options.cpu.is_free() { None } else { original.cpu.clone() };
+        let cpu = if options.cpu.is_free() {
+            None
+        } else {
+            original.cpu.clone()
+        };
         self.add_if(options.cpu != bare.cpu, "--cpu", or_none(cpu));
         let durability = words::durability_word(options.durability);
-        self.add_if(options.durability != bare.durability, "--durability", durability);
+        self.add_if(
+            options.durability != bare.durability,
+            "--durability",
+            durability,
+        );
         let timeout = words::ms(options.request_timeout_us);
-        self.add_if(options.request_timeout_us != bare.request_timeout_us, "--timeout", timeout);
-        for property in options.properties.iter().filter(|property| !bare.properties.iter().any(|bare| bare == *property)) {
-            self.add("--protocol-property", format!("{}={}", property.0, property.1));
+        self.add_if(
+            options.request_timeout_us != bare.request_timeout_us,
+            "--timeout",
+            timeout,
+        );
+        for property in options
+            .properties
+            .iter()
+            .filter(|property| !bare.properties.iter().any(|bare| bare == *property))
+        {
+            self.add(
+                "--protocol-property",
+                format!("{}={}", property.0, property.1),
+            );
         }
         if options.strict != bare.strict {
             self.0.push(format!("--strict={}", options.strict));
@@ -87,11 +143,22 @@ impl Words {
     }
 
     fn add_clocks(&mut self, clocks: ClockOptions, bare: ClockOptions) {
-        self.add_if(clocks.skew_us != bare.skew_us, "--skew", words::ms(clocks.skew_us));
-        self.add_if(clocks.drift_ppm != bare.drift_ppm, "--drift", clocks.drift_ppm);
+        self.add_if(
+            clocks.skew_us != bare.skew_us,
+            "--skew",
+            words::ms(clocks.skew_us),
+        );
+        self.add_if(
+            clocks.drift_ppm != bare.drift_ppm,
+            "--drift",
+            clocks.drift_ppm,
+        );
         if clocks.ntp != bare.ntp {
-            let word = clocks.ntp.map(|ntp| format!("{}:{}", words::ms(ntp.interval_us), words::ms(ntp.error_us)));
-            self.0.push(format!("--ntp={}", word.as_deref().unwrap_or(NONE)));
+            let word = clocks
+                .ntp
+                .map(|ntp| format!("{}:{}", words::ms(ntp.interval_us), words::ms(ntp.error_us)));
+            self.0
+                .push(format!("--ntp={}", word.as_deref().unwrap_or(NONE)));
         }
     }
 

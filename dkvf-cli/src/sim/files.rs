@@ -18,9 +18,14 @@ pub fn read(option: &str, file: &str) -> anyhow::Result<String> {
     let wrong = |error: std::io::Error| usage(format!("{option} {file}: {error}"));
     let mut text = String::new();
     let opened = std::fs::File::open(file).map_err(wrong)?;
-    opened.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(wrong)?;
+    opened
+        .take(BYTES_MAX + 1)
+        .read_to_string(&mut text)
+        .map_err(wrong)?;
     if text.len() as u64 > BYTES_MAX {
-        return Err(usage(format!("{option} {file}: larger than {BYTES_MAX} bytes")));
+        return Err(usage(format!(
+            "{option} {file}: larger than {BYTES_MAX} bytes"
+        )));
     }
     Ok(text)
 }
@@ -30,8 +35,16 @@ pub fn read(option: &str, file: &str) -> anyhow::Result<String> {
 /// # Errors
 /// It cannot.
 pub fn prepare(option: &str, file: &Path) -> anyhow::Result<()> {
-    let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
-    opened.map_err(|error| usage(format!("{option} {}: cannot write it: {error}", file.display())))?;
+    let opened = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(file);
+    opened.map_err(|error| {
+        usage(format!(
+            "{option} {}: cannot write it: {error}",
+            file.display()
+        ))
+    })?;
     Ok(())
 }
 

@@ -52,8 +52,17 @@ pub struct Search {
 
 impl std::fmt::Display for Search {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Search { runs, before, after, is_minimal } = self;
-        let rest = if *is_minimal { "" } else { "; the search was ended before nothing more could go" };
+        let Search {
+            runs,
+            before,
+            after,
+            is_minimal,
+        } = self;
+        let rest = if *is_minimal {
+            ""
+        } else {
+            "; the search was ended before nothing more could go"
+        };
         write!(f, "shrunk: {before} -> {after}, in {runs} runs{rest}")
     }
 }
@@ -75,8 +84,18 @@ pub fn find(
     if shrinks {
         let fixed = with_drawn_faults(&options, &subject.run(&options)?);
         let shrunk = smallest(subject, &fixed, defect, judging, progress)?;
-        if let Some(Shrunk { options: smallest, runs, is_minimal }) = shrunk {
-            search = Some(Search { runs, before: Size::of(&fixed), after: Size::of(&smallest), is_minimal });
+        if let Some(Shrunk {
+            options: smallest,
+            runs,
+            is_minimal,
+        }) = shrunk
+        {
+            search = Some(Search {
+                runs,
+                before: Size::of(&fixed),
+                after: Size::of(&smallest),
+                is_minimal,
+            });
             options = smallest;
         }
     }
@@ -84,10 +103,21 @@ pub fn find(
     let outcome = subject.run(&options)?;
     let counterexample = match defect {
         DefectKind::Model(model) => judge::first_anomaly(subject, &outcome, model).map(|anomaly| {
-            let minimal = minimise(&outcome.history, model, &judge::check_options(subject), &anomaly);
+            let minimal = minimise(
+                &outcome.history,
+                model,
+                &judge::check_options(subject),
+                &anomaly,
+            );
             match minimal {
-                Some(minimal) => Counterexample { history: minimal.history, anomaly: minimal.anomaly },
-                None => Counterexample { history: outcome.history.clone(), anomaly },
+                Some(minimal) => Counterexample {
+                    history: minimal.history,
+                    anomaly: minimal.anomaly,
+                },
+                None => Counterexample {
+                    history: outcome.history.clone(),
+                    anomaly,
+                },
             }
         }),
         DefectKind::Failure | DefectKind::Service => None,
@@ -96,7 +126,14 @@ pub fn find(
         Some(Counterexample { history, anomaly }) => anomaly.explain(history).to_string(),
         None => Judgement::of(subject, &outcome, judging).text,
     };
-    Ok(Finding { options, outcome, defect, counterexample, explanation, search })
+    Ok(Finding {
+        options,
+        outcome,
+        defect,
+        counterexample,
+        explanation,
+        search,
+    })
 }
 
 /// `None` if the run does not fail like that once its faults are written down.
@@ -118,9 +155,21 @@ fn smallest(
         return Ok(None);
     }
     let progress = |best: &Options, runs| {
-        if events.get() > SHRINK_EVENTS_MAX { ControlFlow::Break(()) } else { progress(best, runs) }
+        if events.get() > SHRINK_EVENTS_MAX {
+            ControlFlow::Break(())
+        } else {
+            progress(best, runs)
+        }
     };
-    shrink(options, &defect, Limits::default(), failure, progress).map(Some)
+    let limits = match judging {
+        // Such a seed draws the workload, too: another seed is another workload, which no option names.
+        Judging::Conformance => Limits {
+            seeds: 1,
+            ..Limits::default()
+        },
+        Judging::Claims | Judging::Unchecked => Limits::default(),
+    };
+    shrink(options, &defect, limits, failure, progress).map(Some)
 }
 
 impl Finding {
@@ -148,7 +197,11 @@ impl Finding {
     pub fn trace(&self, title: &str) -> Diagram {
         let view = match &self.counterexample {
             Some(Counterexample { history, anomaly }) => View::of_anomaly(title, history, anomaly),
-            None => View { title: title.to_owned(), verdict: self.explanation.clone(), ..View::default() },
+            None => View {
+                title: title.to_owned(),
+                verdict: self.explanation.clone(),
+                ..View::default()
+            },
         };
         render::diagram(&self.outcome.trace, &view)
     }
@@ -158,7 +211,12 @@ impl Finding {
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write_trace(file: &Path, title: &str, outcome: &Outcome, diagram: impl FnOnce() -> Diagram) -> anyhow::Result<()> {
+pub fn write_trace(
+    file: &Path,
+    title: &str,
+    outcome: &Outcome,
+    diagram: impl FnOnce() -> Diagram,
+) -> anyhow::Result<()> {
     if extension(file) == Some("jsonl") {
         let mut text = String::new();
         for event in &outcome.trace {
@@ -171,7 +229,12 @@ pub fn write_trace(file: &Path, title: &str, outcome: &Outcome, diagram: impl Fn
     write_picture(file, title, &diagram, || diagram.to_text())
 }
 
-fn write_picture(file: &Path, title: &str, diagram: &Diagram, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+fn write_picture(
+    file: &Path,
+    title: &str,
+    diagram: &Diagram,
+    text: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
     let content = match extension(file) {
         Some("svg") => diagram.to_svg(),
         Some("html") => to_html(title, std::slice::from_ref(diagram)),
@@ -192,7 +255,11 @@ pub fn prepare(option: &str, file: Option<&Path>, forms: &[&str]) -> anyhow::Res
     let Some(file) = file else { return Ok(()) };
     if !extension(file).is_some_and(|extension| forms.contains(&extension)) {
         let names: Vec<String> = forms.iter().map(|form| format!(".{form}")).collect();
-        return Err(usage(format!("{option} {}: the name ends with {}", file.display(), names.join(", "))));
+        return Err(usage(format!(
+            "{option} {}: the name ends with {}",
+            file.display(),
+            names.join(", ")
+        )));
     }
     files::prepare(option, file)
 }

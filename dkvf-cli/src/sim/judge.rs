@@ -46,11 +46,19 @@ impl Judgement {
     }
 
     fn sound(verdict: &'static str) -> Self {
-        Judgement { verdict, defect: None, text: String::new() }
+        Judgement {
+            verdict,
+            defect: None,
+            text: String::new(),
+        }
     }
 
     fn violated(kind: DefectKind, text: String) -> Self {
-        Judgement { verdict: "violated", defect: Some(kind), text }
+        Judgement {
+            verdict: "violated",
+            defect: Some(kind),
+            text,
+        }
     }
 
     /// Whether something is wrong.
@@ -76,7 +84,12 @@ fn claims(subject: Subject, outcome: &Outcome) -> Judgement {
 /// The models that a protocol claims, in its order.
 fn claimed_models(subject: Subject) -> Vec<Model> {
     let names = subject.claims().models.iter();
-    names.map(|name| name.parse().expect("invariant: a protocol claims models that exist")).collect()
+    names
+        .map(|name| {
+            name.parse()
+                .expect("invariant: a protocol claims models that exist")
+        })
+        .collect()
 }
 
 fn of_model(subject: Subject, outcome: &Outcome, model: Model) -> Judgement {
@@ -102,7 +115,10 @@ pub fn check_options(subject: Subject) -> Options<'static> {
         dkvf_core::Order::Session => Order::Session,
         dkvf_core::Order::RealTime => Order::RealTime,
     };
-    Options { order: Some(order), ..Options::default() }
+    Options {
+        order: Some(order),
+        ..Options::default()
+    }
 }
 
 /// The first anomaly that refutes `model`.

@@ -45,14 +45,29 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Ending> {
     let plan = Plan::new(subject, arguments)?;
     prepare(arguments)?;
     let interrupt = Interrupt::listen(2)?;
-    Command { arguments, subject, plan: &plan, seeds, interrupt: &interrupt }.run()
+    Command {
+        arguments,
+        subject,
+        plan: &plan,
+        seeds,
+        interrupt: &interrupt,
+    }
+    .run()
 }
 
 /// Whatever is wrong with the files is said before the first run and not after the last.
 fn prepare(arguments: &Arguments) -> anyhow::Result<()> {
     let output = &arguments.output;
-    finding::prepare("--explain", output.explain.as_deref(), &["svg", "html", "txt"])?;
-    finding::prepare("--trace", output.trace.as_deref(), &["jsonl", "svg", "html"])?;
+    finding::prepare(
+        "--explain",
+        output.explain.as_deref(),
+        &["svg", "html", "txt"],
+    )?;
+    finding::prepare(
+        "--trace",
+        output.trace.as_deref(),
+        &["jsonl", "svg", "html"],
+    )?;
     if let Some(file) = &output.history {
         files::prepare("--history", file)?;
     }
@@ -60,7 +75,9 @@ fn prepare(arguments: &Arguments) -> anyhow::Result<()> {
         files::prepare("--json", Path::new(file))?;
     }
     if output.explain.is_some() && !arguments.checks() {
-        return Err(usage("--explain: only a checked run can be explained; add --check"));
+        return Err(usage(
+            "--explain: only a checked run can be explained; add --check",
+        ));
     }
     Ok(())
 }
@@ -97,7 +114,11 @@ impl Command<'_> {
         // After a violation the seeds beyond it are left out on purpose.
         let is_complete = violated || ended.len() as u64 == self.seeds.end - self.seeds.start;
         if !is_complete {
-            eprintln!("dkvf: interrupted: {} of {} runs made", ended.len(), self.seeds.end - self.seeds.start);
+            eprintln!(
+                "dkvf: interrupted: {} of {} runs made",
+                ended.len(),
+                self.seeds.end - self.seeds.start
+            );
         }
         Ok(match (violated, unknown || !is_complete) {
             (true, _) => Ending::Violated,
@@ -142,7 +163,11 @@ impl Command<'_> {
         let took = start.elapsed();
         let judgement = Judgement::of(self.subject, &outcome, self.judging());
         let reproduce = command::command(self.arguments, self.plan, &options);
-        Ok(Ended { report: RunReport::new(&outcome, &judgement, reproduce), judgement, took })
+        Ok(Ended {
+            report: RunReport::new(&outcome, &judgement, reproduce),
+            judgement,
+            took,
+        })
     }
 
     fn find(&self, seed: u64, defect: DefectKind) -> anyhow::Result<Finding> {
@@ -154,11 +179,22 @@ impl Command<'_> {
                 last.set(runs);
                 bar.set_message(format!("shrinking: {}, after {runs} runs", Size::of(best)));
             }
-            if self.is_interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if self.is_interrupted() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         };
         let options = self.plan.options(seed)?;
         let shrinks = !self.arguments.runs.no_shrink;
-        let finding = find(self.subject, &options, defect, self.judging(), shrinks, progress);
+        let finding = find(
+            self.subject,
+            &options,
+            defect,
+            self.judging(),
+            shrinks,
+            progress,
+        );
         bar.finish_and_clear();
         finding
     }
@@ -166,7 +202,8 @@ impl Command<'_> {
     /// Of the violated run, or the only one.
     fn write_files(&self, finding: Option<&Finding>) -> anyhow::Result<()> {
         let output = &self.arguments.output;
-        let title = |options: &Options| format!("{}, seed {}", self.arguments.protocol, options.seed);
+        let title =
+            |options: &Options| format!("{}, seed {}", self.arguments.protocol, options.seed);
         if let Some(finding) = finding {
             let title = title(&finding.options);
             if let Some(file) = &output.explain {
@@ -185,14 +222,24 @@ impl Command<'_> {
             return Ok(());
         }
         if !is_one {
-            eprintln!("dkvf: --trace and --history: nothing is violated, and of several runs none is written");
+            eprintln!(
+                "dkvf: --trace and --history: nothing is violated, and of several runs none is written"
+            );
             return Ok(());
         }
-        let options = Options { trace: output.trace.is_some(), ..self.plan.options(self.seeds.start)? };
+        let options = Options {
+            trace: output.trace.is_some(),
+            ..self.plan.options(self.seeds.start)?
+        };
         let (title, outcome) = (title(&options), self.subject.run(&options)?);
         if let Some(file) = &output.trace {
-            let view = View { title: title.clone(), ..View::default() };
-            write_trace(file, &title, &outcome, || render::diagram(&outcome.trace, &view))?;
+            let view = View {
+                title: title.clone(),
+                ..View::default()
+            };
+            write_trace(file, &title, &outcome, || {
+                render::diagram(&outcome.trace, &view)
+            })?;
         }
         self.write_history(&outcome)
     }
@@ -218,8 +265,13 @@ impl Command<'_> {
             }
             if let (Some(violation), Some((_, finding))) = (&violation, finding) {
                 text += &self.describe(violation, finding);
-            } else if let Some(unknown) = ended.iter().find(|ended| ended.report.verdict == "unknown") {
-                text += &format!("seed {}: {}\n\n", unknown.report.seed, unknown.report.explanation);
+            } else if let Some(unknown) =
+                ended.iter().find(|ended| ended.report.verdict == "unknown")
+            {
+                text += &format!(
+                    "seed {}: {}\n\n",
+                    unknown.report.seed, unknown.report.explanation
+                );
             }
             for one in ended {
                 text += &one.report.line();
@@ -233,7 +285,11 @@ impl Command<'_> {
         let report = Report {
             protocol: self.arguments.protocol.clone(),
             runs: ended.iter().map(|one| one.report.clone()).collect(),
-            events_per_second: if seconds > 0.0 { events as f64 / seconds } else { 0.0 },
+            events_per_second: if seconds > 0.0 {
+                events as f64 / seconds
+            } else {
+                0.0
+            },
             violation,
             commit: env!("DKVF_COMMIT").to_owned(),
         };

@@ -40,10 +40,7 @@ enum GivenFaults {
     /// Drawn from the seed.
     Random(FaultKinds),
     /// The text of a schedule and where it comes from. What it means depends on the cluster.
-    Schedule {
-        name: String,
-        text: String,
-    },
+    Schedule { name: String, text: String },
 }
 
 /// What the command line says of the world; `None` where it says nothing.
@@ -96,9 +93,9 @@ impl Plan {
         let faults = match &self.faults {
             GivenFaults::Random(kinds) if kinds.is_empty() => Faults::None,
             GivenFaults::Random(kinds) => Faults::Random(*kinds),
-            GivenFaults::Schedule { name, text } => {
-                Faults::Schedule(Schedule::parse(name, text.as_bytes(), &self.topology(seed)).map_err(usage)?)
-            }
+            GivenFaults::Schedule { name, text } => Faults::Schedule(
+                Schedule::parse(name, text.as_bytes(), &self.topology(seed)).map_err(usage)?,
+            ),
         };
         let mut options = self.bare(seed, &faults);
         self.world.apply(&mut options);
@@ -138,8 +135,11 @@ impl Plan {
 /// What a built-in workload has here where the command line says nothing; a file says it all.
 fn defaults(workload: &WorkloadArguments) -> &'static [(&'static str, &'static str)] {
     // Keys in their order have short names.
-    const DEFAULTS: [(&str, &str); 3] =
-        [("recordcount", RECORDS), ("insertorder", "ordered"), ("valuesize", VALUE_BYTES)];
+    const DEFAULTS: [(&str, &str); 3] = [
+        ("recordcount", RECORDS),
+        ("insertorder", "ordered"),
+        ("valuesize", VALUE_BYTES),
+    ];
     let has_fields = workload.sets("fieldlength") || workload.sets("fieldcount");
     match (workload.is_builtin(), has_fields) {
         (true, false) => &DEFAULTS,
@@ -156,21 +156,51 @@ impl World {
             clients: within("--clients", arguments.runs.clients, CLIENTS_MAX)?,
             replicas: within("--replicas", world.replicas, 64)?,
             partitions: within("--partitions", world.partitions, 1_024)?,
-            spread_us: optional("--spread", world.spread.as_deref(), "milliseconds, more than 0", |text| {
-                words::milliseconds(text).filter(|us| *us > 0)
-            })?,
-            latency: world.latency.as_deref().map(|text| words::latency("--latency", text)).transpose()?,
-            intra_latency: world.intra_latency.as_deref().map(|text| words::latency("--intra-latency", text)).transpose()?,
-            bandwidth_bytes_s: optional("--bandwidth", world.bandwidth.as_deref(), "bytes per second, at least 1", |text| {
-                text.parse().ok().filter(|bytes| *bytes > 0)
-            })?,
-            skew_us: world.skew.map(|ms| words::positive_ms("--skew", ms)).transpose()?,
-            drift_ppm: within("--drift", world.drift.filter(|ppm| *ppm > 0), 100_000)?.or(world.drift),
-            ntp: optional("--ntp", world.ntp.as_deref(), "INTERVAL:ERROR in milliseconds, INTERVAL at least 1", words::ntp)?,
+            spread_us: optional(
+                "--spread",
+                world.spread.as_deref(),
+                "milliseconds, more than 0",
+                |text| words::milliseconds(text).filter(|us| *us > 0),
+            )?,
+            latency: world
+                .latency
+                .as_deref()
+                .map(|text| words::latency("--latency", text))
+                .transpose()?,
+            intra_latency: world
+                .intra_latency
+                .as_deref()
+                .map(|text| words::latency("--intra-latency", text))
+                .transpose()?,
+            bandwidth_bytes_s: optional(
+                "--bandwidth",
+                world.bandwidth.as_deref(),
+                "bytes per second, at least 1",
+                |text| text.parse().ok().filter(|bytes| *bytes > 0),
+            )?,
+            skew_us: world
+                .skew
+                .map(|ms| words::positive_ms("--skew", ms))
+                .transpose()?,
+            drift_ppm: within("--drift", world.drift.filter(|ppm| *ppm > 0), 100_000)?
+                .or(world.drift),
+            ntp: optional(
+                "--ntp",
+                world.ntp.as_deref(),
+                "INTERVAL:ERROR in milliseconds, INTERVAL at least 1",
+                words::ntp,
+            )?,
             cpu: world.cpu.as_deref().map(words::cpu).transpose()?,
             storage: world.storage.as_deref().map(words::storage).transpose()?,
-            durability: world.durability.as_deref().map(words::durability).transpose()?,
-            timeout_us: world.timeout.map(|ms| words::positive_ms("--timeout", ms)).transpose()?,
+            durability: world
+                .durability
+                .as_deref()
+                .map(words::durability)
+                .transpose()?,
+            timeout_us: world
+                .timeout
+                .map(|ms| words::positive_ms("--timeout", ms))
+                .transpose()?,
             properties: world
                 .protocol_property
                 .iter()
@@ -209,7 +239,10 @@ impl World {
         set(&mut options.spread_us, self.spread_us.as_ref());
         set(&mut options.latency, self.latency.as_ref());
         set(&mut options.intra_latency, self.intra_latency.as_ref());
-        set(&mut options.bandwidth_bytes_s, self.bandwidth_bytes_s.as_ref());
+        set(
+            &mut options.bandwidth_bytes_s,
+            self.bandwidth_bytes_s.as_ref(),
+        );
         set(&mut options.clocks.skew_us, self.skew_us.as_ref());
         set(&mut options.clocks.drift_ppm, self.drift_ppm.as_ref());
         set(&mut options.clocks.ntp, self.ntp.as_ref());

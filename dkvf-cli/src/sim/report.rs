@@ -119,7 +119,7 @@ impl RunReport {
             deliveries: outcome.deliveries,
             virtual_us: outcome.virtual_us,
             state_hash: format!("{:016x}", outcome.state_hash),
-            history_hash: format!("{:016x}", outcome.history_hash),
+            history_hash: format!("{:016x}", outcome.history_hash()),
             operations: outcome.operations,
             failed: outcome.failed,
             unknown: outcome.unknown,
@@ -130,7 +130,13 @@ impl RunReport {
             latency_us: latencies(outcome),
             visibility_us: visibility(&visible),
             staleness_us: Latency::from(&measure::total(&outcome.staleness.by_pair)),
-            messages: messages.map(|((kind, name), count)| MessageReport { kind: *kind, name, count: *count }).collect(),
+            messages: messages
+                .map(|((kind, name), count)| MessageReport {
+                    kind: *kind,
+                    name,
+                    count: *count,
+                })
+                .collect(),
             faults: outcome.schedule.faults.len(),
             recovery: outcome.recovery,
         }
@@ -228,7 +234,9 @@ impl RunReport {
 fn latencies(outcome: &Outcome) -> BTreeMap<&'static str, Latency> {
     let kinds = OperationKind::ALL.into_iter();
     let measured = kinds.filter_map(|kind| Some((kind, outcome.measurements.latency_us(kind)?)));
-    measured.map(|(kind, histogram)| (kind_name(kind), Latency::from(histogram))).collect()
+    measured
+        .map(|(kind, histogram)| (kind_name(kind), Latency::from(histogram)))
+        .collect()
 }
 
 /// As `compare` calls it.

@@ -39,7 +39,10 @@ impl Seeds<'_> {
                     return;
                 }
                 let result = run(seed);
-                if result.as_ref().map_or(true, |result| !self.keep_going && is_bad(result)) {
+                if result
+                    .as_ref()
+                    .map_or(true, |result| !self.keep_going && is_bad(result))
+                {
                     last.fetch_min(seed, Ordering::SeqCst);
                 }
                 if sender.send((seed, result)).is_err() {
@@ -63,7 +66,11 @@ impl Seeds<'_> {
         });
         results.sort_unstable_by_key(|(seed, _)| *seed);
         let last = last.into_inner();
-        results.into_iter().take_while(|(seed, _)| *seed <= last).map(|(_, result)| result).collect()
+        results
+            .into_iter()
+            .take_while(|(seed, _)| *seed <= last)
+            .map(|(_, result)| result)
+            .collect()
     }
 }
 
@@ -72,13 +79,20 @@ mod tests {
     use super::*;
 
     fn seeds(range: Range<u64>, keep_going: bool) -> Seeds<'static> {
-        Seeds { range, threads: 4, keep_going, is_interrupted: &|| false }
+        Seeds {
+            range,
+            threads: 4,
+            keep_going,
+            is_interrupted: &|| false,
+        }
     }
 
     #[test]
     fn the_first_bad_seed_is_the_last_result_whichever_thread_is_faster() {
         for _ in 0..50 {
-            let results = seeds(3..1_000, false).run(Ok, |seed| seed % 10 == 7, |_| {}).unwrap();
+            let results = seeds(3..1_000, false)
+                .run(Ok, |seed| seed % 10 == 7, |_| {})
+                .unwrap();
             assert_eq!(results, [3, 4, 5, 6, 7]);
         }
     }
@@ -91,14 +105,25 @@ mod tests {
 
     #[test]
     fn an_error_ends_it() {
-        let fail = |seed| if seed == 5 { anyhow::bail!("seed 5") } else { Ok(seed) };
-        let error = seeds(0..u64::MAX, true).run(fail, |_| false, |_| {}).unwrap_err();
+        let fail = |seed| {
+            if seed == 5 {
+                anyhow::bail!("seed 5")
+            } else {
+                Ok(seed)
+            }
+        };
+        let error = seeds(0..u64::MAX, true)
+            .run(fail, |_| false, |_| {})
+            .unwrap_err();
         assert_eq!(error.to_string(), "seed 5");
     }
 
     #[test]
     fn nothing_begins_after_an_interrupt() {
-        let seeds = Seeds { is_interrupted: &|| true, ..seeds(0..10, false) };
+        let seeds = Seeds {
+            is_interrupted: &|| true,
+            ..seeds(0..10, false)
+        };
         assert!(seeds.run(Ok, |_| false, |_| {}).unwrap().is_empty());
     }
 }

@@ -52,7 +52,9 @@ pub fn milliseconds(text: &str) -> Option<u64> {
 }
 
 pub fn microseconds(ms: f64) -> Option<u64> {
-    (0.0..=MS_MAX).contains(&ms).then(|| (ms * 1_000.0).round() as u64)
+    (0.0..=MS_MAX)
+        .contains(&ms)
+        .then(|| (ms * 1_000.0).round() as u64)
 }
 
 pub fn positive_ms(option: &str, ms: f64) -> anyhow::Result<u64> {
@@ -70,7 +72,9 @@ pub fn latency(option: &str, text: &str) -> anyhow::Result<Latency> {
         Ok(latency) => Ok(latency),
         Err(LatencyError::Unknown(_)) if Path::new(text).exists() => {
             let content = files::read(option, text)?;
-            Ok(Latency::Matrix(Arc::new(Matrix::parse(text, &content).map_err(usage)?)))
+            Ok(Latency::Matrix(Arc::new(
+                Matrix::parse(text, &content).map_err(usage)?,
+            )))
         }
         Err(error) => Err(usage(format!("{option}: {error}"))),
     }
@@ -79,8 +83,13 @@ pub fn latency(option: &str, text: &str) -> anyhow::Result<Latency> {
 pub fn latency_word(latency: &Latency, original: Option<&str>) -> String {
     match latency {
         Latency::Constant(us) => format!("constant:{}", ms(*us)),
-        Latency::Uniform { mean_us, spread_us } => format!("uniform:{}:{}", ms(*mean_us), ms(*spread_us)),
-        Latency::Normal { mean_us, deviation_us } => format!("normal:{}:{}", ms(*mean_us), ms(*deviation_us)),
+        Latency::Uniform { mean_us, spread_us } => {
+            format!("uniform:{}:{}", ms(*mean_us), ms(*spread_us))
+        }
+        Latency::Normal {
+            mean_us,
+            deviation_us,
+        } => format!("normal:{}:{}", ms(*mean_us), ms(*deviation_us)),
         Latency::Matrix(_) => original.unwrap_or(NONE).to_owned(),
     }
 }
@@ -88,7 +97,10 @@ pub fn latency_word(latency: &Latency, original: Option<&str>) -> String {
 pub fn ntp(text: &str) -> Option<Ntp> {
     let (interval, error) = text.split_once(':')?;
     let interval_us = milliseconds(interval).filter(|us| *us >= 1_000)?;
-    Some(Ntp { interval_us, error_us: milliseconds(error)? })
+    Some(Ntp {
+        interval_us,
+        error_us: milliseconds(error)?,
+    })
 }
 
 pub fn cpu(file: &str) -> anyhow::Result<CpuModel> {
@@ -97,7 +109,9 @@ pub fn cpu(file: &str) -> anyhow::Result<CpuModel> {
     }
     let text = files::read("--cpu", file)?;
     crate::calibrate::read(&text).map_err(|error| {
-        usage(format!("--cpu {file}: {error}; `dkvf calibrate --out FILE` writes such a file"))
+        usage(format!(
+            "--cpu {file}: {error}; `dkvf calibrate --out FILE` writes such a file"
+        ))
     })
 }
 
@@ -120,7 +134,9 @@ const DURABILITIES: [(&str, Durability); 4] = [
 pub fn durability(name: &str) -> anyhow::Result<Durability> {
     let known = DURABILITIES.iter().find(|(known, _)| *known == name);
     known.map(|(_, durability)| *durability).ok_or_else(|| {
-        usage(format!("--durability {name}: one of none, async, group, sync"))
+        usage(format!(
+            "--durability {name}: one of none, async, group, sync"
+        ))
     })
 }
 
@@ -135,7 +151,13 @@ mod tests {
 
     #[test]
     fn times_are_written_with_the_digits_they_need() {
-        for (us, text) in [(0, "0"), (250, "0.25"), (1_000, "1"), (1_234_567, "1234.567"), (10_000, "10")] {
+        for (us, text) in [
+            (0, "0"),
+            (250, "0.25"),
+            (1_000, "1"),
+            (1_234_567, "1234.567"),
+            (10_000, "10"),
+        ] {
             assert_eq!(ms(us), text);
             assert_eq!(milliseconds(text), Some(us));
         }
@@ -145,8 +167,14 @@ mod tests {
     fn latencies_are_read_as_they_are_written() {
         for latency in [
             Latency::Constant(7_500),
-            Latency::Uniform { mean_us: 10_000, spread_us: 5_000 },
-            Latency::Normal { mean_us: 40_000, deviation_us: 1 },
+            Latency::Uniform {
+                mean_us: 10_000,
+                spread_us: 5_000,
+            },
+            Latency::Normal {
+                mean_us: 40_000,
+                deviation_us: 1,
+            },
         ] {
             assert_eq!(Latency::parse(&latency_word(&latency, None)), Ok(latency));
         }

@@ -5,6 +5,7 @@ mod calibrate;
 mod client_and_server;
 mod compare;
 mod faults;
+mod find_the_bug;
 mod interrupts;
 mod library;
 mod matrix;

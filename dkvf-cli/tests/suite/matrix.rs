@@ -15,7 +15,15 @@ const COLUMNS: [&str; 8] = [
 
 #[test]
 fn the_matrix_names_what_was_observed_and_where() {
-    let output = run(["anomalies", "eventual", "causalspartan", "--json", "-", "--seeds", "10"]);
+    let output = run([
+        "anomalies",
+        "eventual",
+        "causalspartan",
+        "--json",
+        "-",
+        "--seeds",
+        "10",
+    ]);
     assert_status(&output, 0);
     let report = json(&output.stdout);
     let matrix = &report["matrix"];
@@ -26,7 +34,12 @@ fn the_matrix_names_what_was_observed_and_where() {
     assert_eq!(matrix["eventual"]["write-skew"], "not-applicable");
     let schedule = &report["schedules"]["eventual"]["causality-violation"];
     assert_eq!(fields(schedule), ["explanation", "scenario", "seed"]);
-    assert_eq!(schedule["scenario"], "causal-chain");
+    assert!(
+        schedule["explanation"]
+            .as_str()
+            .unwrap()
+            .starts_with("causality-violation")
+    );
 }
 
 #[test]
@@ -34,7 +47,10 @@ fn the_table_has_a_row_per_protocol_and_schedules_on_request() {
     let output = run(["anomalies", "eventual", "--seeds", "5", "--schedules"]);
     assert_status(&output, 0);
     let table = text(&output.stdout);
-    assert!(table.contains("stale-read") && table.contains("eventual, stale-read, scenario "), "{table}");
+    assert!(
+        table.contains("stale-read") && table.contains("eventual, stale-read, scenario "),
+        "{table}"
+    );
 }
 
 #[test]

@@ -11,7 +11,7 @@
 //!
 //! A test that fails says which run it was, in words and as a command that repeats it.
 
-mod judge;
+mod defects;
 mod swarm;
 
 use std::ops::Range;
@@ -21,7 +21,7 @@ use dkvf_workload::faults::{FaultKind, FaultKinds};
 
 use crate::{Outcome, run};
 
-pub use judge::{Defect, DefectKind, judge};
+pub use defects::{Defect, DefectKind, judge};
 pub(crate) use swarm::offers_read_only;
 pub use swarm::options;
 
@@ -159,7 +159,7 @@ pub fn a_seed_is_one_run<P: Protocol>() {
                 outcome.events,
                 outcome.virtual_us,
                 outcome.state_hash,
-                outcome.history_hash,
+                outcome.history_hash(),
             )
         };
         let (first, second) = (fingerprint(), fingerprint());

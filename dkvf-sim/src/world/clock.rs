@@ -79,6 +79,7 @@ impl Clock {
     }
 
     /// Both clocks at true time `t_us`; calls come in the order of time.
+    #[inline]
     pub(crate) fn read(&mut self, t_us: u64) -> Now {
         self.correct(t_us);
         Now {
@@ -87,22 +88,26 @@ impl Clock {
         }
     }
 
+    #[inline]
     fn physical(&self, t_us: u64) -> u64 {
         let passed = t_us.saturating_sub(self.since_us);
         (START_US + t_us).saturating_add_signed(self.offset_us + scaled(passed, self.rate_ppm))
     }
 
+    #[inline]
     pub(crate) fn monotonic(&self, t_us: u64) -> u64 {
         t_us.saturating_add_signed(scaled(t_us, self.monotonic_ppm))
     }
 
     /// When the monotonic clock shows `monotonic_us`, in true time.
+    #[inline]
     pub(crate) fn when_monotonic(&self, monotonic_us: u64) -> u64 {
         inverse(monotonic_us, self.monotonic_ppm)
     }
 
     /// When the physical clock shows `clock_us`, at `now_us` or later; earlier than that if its course may change
     /// before.
+    #[inline]
     pub(crate) fn when_physical(&mut self, now_us: u64, clock_us: u64) -> u64 {
         self.correct(now_us);
         if self.physical(now_us) >= clock_us {

@@ -23,6 +23,7 @@ const SLOW_EVENT_NS: u64 = 10_000;
 
 impl CpuModel {
     /// The cost of one event.
+    #[inline]
     pub fn cost_ns(&self, bytes: u64, storage_accesses: u64, sends: u64) -> u64 {
         self.per_message_ns
             + self.per_byte_ns * bytes
@@ -67,16 +68,19 @@ impl Cpu {
 
     /// Whether it can begin something within the microsecond `now_us`. Costs are finer than the clock of the
     /// simulation, so it may do several things in one.
+    #[inline]
     pub(crate) fn is_idle(&self, now_us: u64) -> bool {
         self.busy_until_ns / 1_000 <= now_us
     }
 
     /// When it can begin something.
+    #[inline]
     pub(crate) fn idle_at_us(&self) -> u64 {
         self.busy_until_ns / 1_000
     }
 
     /// It does something that begins at `now_us` or when it is done with the former. Returns when that is done.
+    #[inline]
     pub(crate) fn work(
         &mut self,
         now_us: u64,

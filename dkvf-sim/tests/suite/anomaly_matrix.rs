@@ -37,9 +37,16 @@ fn the_matrix_of_the_library_is_this_one() {
 
 #[test]
 fn who_claims_causality_is_not_seen_to_violate_it() {
-    let column = Phenomenon::ALL.iter().position(|phenomenon| phenomenon.name() == "causality-violation").unwrap();
+    let column = Phenomenon::ALL
+        .iter()
+        .position(|phenomenon| phenomenon.name() == "causality-violation")
+        .unwrap();
     for protocol in dkvf_protocols::NAMES {
         let (cells, claims) = row_of(protocol);
-        assert_eq!(cells[column] == "forbidden", claims.contains(&"causal"), "{protocol}");
+        assert_eq!(
+            cells[column] == "forbidden",
+            claims.contains(&"causal"),
+            "{protocol}"
+        );
     }
 }

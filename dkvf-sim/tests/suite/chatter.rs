@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use dkvf_core::config::NodeConfig;
+use dkvf_core::config::{NodeConfig, Properties};
 use dkvf_core::{
     About, Claims, Client, ClientContext, ClientId, Context, Key, Message, Metadata, Order,
     Outcome, PeerState, Protocol, Reason, Server, ServerId, Sources, Step, Value, VersionKey,
     Versions,
 };
+use dkvf_sim::{Latency, Options, Simulation};
 use serde::{Deserialize, Serialize};
+
+use crate::common;
 
 /// Period of the numbers, in microseconds.
 pub const PERIOD_US: u64 = 3_000;
@@ -227,4 +230,47 @@ impl Protocol for ChatterProtocol {
             },
         }
     }
+}
+
+/// A cluster that chatters.
+pub type Chat = Simulation<ChatterProtocol>;
+
+pub const A: ServerId = ServerId(0);
+pub const B: ServerId = ServerId(1);
+pub const C: ServerId = ServerId(2);
+
+/// Properties of the protocol.
+pub fn properties(pairs: &[(&str, &str)]) -> Properties {
+    let mut properties = Properties::default();
+    for (name, value) in pairs {
+        properties.set(*name, *value);
+    }
+    properties
+}
+
+/// Three replicas exactly 1 ms apart, whose servers send 200 numbers each.
+pub fn options(seed: u64) -> Options {
+    Options {
+        replicas: 3,
+        partitions: 1,
+        latency: Latency::Constant(1_000),
+        properties: properties(&[("last", "200")]),
+        strict: false,
+        ..common::options(seed, 0)
+    }
+}
+
+/// What a server that is up has sent and got.
+pub fn server(chat: &Chat, id: ServerId) -> &Chatter {
+    chat.server(id).expect("the server is up")
+}
+
+/// What `to` got from the present life of `from`.
+pub fn got(chat: &Chat, from: ServerId, to: ServerId) -> Vec<u64> {
+    let life = server(chat, from).life;
+    server(chat, to)
+        .got
+        .get(&(from, life))
+        .cloned()
+        .unwrap_or_default()
 }

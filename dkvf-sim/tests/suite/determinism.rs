@@ -50,7 +50,7 @@ fn equal_options_are_equal_runs_for_every_protocol() {
                 run.deliveries,
                 run.virtual_us,
                 run.state_hash,
-                run.history_hash,
+                run.history_hash(),
                 run.operations,
                 run.unknown,
             )
@@ -73,7 +73,7 @@ fn another_seed_is_another_run() {
             simulate(protocol, &options(1, 200)),
             simulate(protocol, &options(2, 200)),
         );
-        assert_ne!(one.history_hash, two.history_hash, "{protocol}");
+        assert_ne!(one.history_hash(), two.history_hash(), "{protocol}");
         assert_ne!(one.state_hash, two.state_hash, "{protocol}");
     }
 }

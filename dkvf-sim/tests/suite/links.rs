@@ -1,52 +1,10 @@
 //! Links are reliable, in order and exactly once, whatever happens below them.
 
-use dkvf_core::config::Properties;
 use dkvf_core::{ServerId, Topology};
-use dkvf_sim::{DiskModel, Durability, Latency, Options, Simulation};
+use dkvf_sim::{DiskModel, Durability, Options};
 use dkvf_workload::faults::{Disk, Fault, NemesisOptions, Schedule};
 
-use crate::chatter::{Chatter, ChatterProtocol, PERIOD_US};
-use crate::common;
-
-type Chat = Simulation<ChatterProtocol>;
-
-const A: ServerId = ServerId(0);
-const B: ServerId = ServerId(1);
-const C: ServerId = ServerId(2);
-
-fn properties(pairs: &[(&str, &str)]) -> Properties {
-    let mut properties = Properties::default();
-    for (name, value) in pairs {
-        properties.set(*name, *value);
-    }
-    properties
-}
-
-/// Three replicas exactly 1 ms apart, whose servers send 200 numbers each.
-fn options(seed: u64) -> Options {
-    Options {
-        replicas: 3,
-        partitions: 1,
-        latency: Latency::Constant(1_000),
-        properties: properties(&[("last", "200")]),
-        strict: false,
-        ..common::options(seed, 0)
-    }
-}
-
-fn server(chat: &Chat, id: ServerId) -> &Chatter {
-    chat.server(id).expect("the server is up")
-}
-
-/// What `to` got from the present life of `from`.
-fn got(chat: &Chat, from: ServerId, to: ServerId) -> Vec<u64> {
-    let life = server(chat, from).life;
-    server(chat, to)
-        .got
-        .get(&(from, life))
-        .cloned()
-        .unwrap_or_default()
-}
+use crate::chatter::{A, B, C, Chat, PERIOD_US, got, options, properties, server};
 
 /// Nothing that any server got was lost before, doubled or overtaken.
 fn assert_in_order(chat: &Chat, context: &str) {
