@@ -2,6 +2,7 @@
 //! remembers what it got from whom.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -82,7 +83,13 @@ pub struct Chatter {
     pub changes: Vec<(ServerId, u8, u64)>,
     last: u64,
     ballast: usize,
+    /// Depends on more than the server's inputs, where the property `impure` asks for it.
+    noise: u64,
+    impure: bool,
 }
+
+/// What no simulator can bring back.
+static NOISE: AtomicU64 = AtomicU64::new(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
@@ -108,6 +115,8 @@ impl Server for Chatter {
             changes: Vec::new(),
             last: config.protocol_properties.get("last", u64::MAX)?,
             ballast: config.protocol_properties.get("ballast", 0)?,
+            noise: 0,
+            impure: config.protocol_properties.get("impure", false)?,
         })
     }
 
@@ -137,6 +146,9 @@ impl Server for Chatter {
     }
 
     fn handle_timer(&mut self, cx: &mut Context<Self>, timer: Timer) -> Step {
+        if self.impure {
+            self.noise = NOISE.fetch_add(1, Ordering::Relaxed);
+        }
         let others: Vec<ServerId> = cx.topology().ids().filter(|id| *id != cx.me()).collect();
         match timer {
             Timer::Number if self.sent < self.last => {

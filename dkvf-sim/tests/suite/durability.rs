@@ -1,9 +1,9 @@
 //! What a crash may undo.
 
-use dkvf_sim::{DiskModel, Durability, Faults, Options};
+use dkvf_sim::{DiskModel, Durability, FailureKind, Faults, Options};
 use dkvf_workload::faults::{Disk, Fault, Schedule, Timed};
 
-use crate::chatter::{A, B, Chat, got, options, server};
+use crate::chatter::{A, B, Chat, got, options, properties, server};
 use crate::common::{self, simulate, violation};
 
 /// So slow that something is always being written.
@@ -46,6 +46,28 @@ fn a_server_whose_messages_do_not_wait_for_the_disk_forgets_what_it_has_told() {
 }
 
 #[test]
+fn a_server_that_is_not_deterministic_is_found_when_its_journal_is_replayed() {
+    for impure in ["false", "true"] {
+        let mut chat = Chat::new(&Options {
+            durability: Durability::Sync,
+            properties: properties(&[("impure", impure)]),
+            ..options(1)
+        })
+        .unwrap();
+        chat.run_until(100_000);
+        let crash = Fault::Crash {
+            node: B,
+            disk: Disk::Kept,
+        };
+        chat.inject(crash, Some(50_000));
+        chat.run_until(200_000);
+        let found = chat.failure().map(|failure| failure.kind);
+        let expected = (impure == "true").then_some(FailureKind::Replay);
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
 fn claims_break_when_replies_do_not_wait_for_the_disk() {
     let is_broken = |durability, seed: u64| {
         let fault = Fault::Crash {
@@ -63,6 +85,7 @@ fn claims_break_when_replies_do_not_wait_for_the_disk() {
                 durability,
                 disk: SLOW,
                 faults: Faults::Schedule(Schedule { faults }),
+                spread_us: Some(300_000),
                 strict: false,
                 ..common::options(seed, 600)
             },

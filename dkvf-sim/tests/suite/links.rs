@@ -1,7 +1,7 @@
 //! Links are reliable, in order and exactly once, whatever happens below them.
 
 use dkvf_core::{ServerId, Topology};
-use dkvf_sim::{DiskModel, Durability, Options};
+use dkvf_sim::{CpuModel, DiskModel, Durability, Options};
 use dkvf_workload::faults::{Disk, Fault, NemesisOptions, Schedule};
 
 use crate::chatter::{A, B, C, Chat, PERIOD_US, got, options, properties, server};
@@ -274,6 +274,32 @@ fn a_server_that_recovers_is_down_and_up_for_its_peers_and_knows_what_it_knew() 
     }
     assert_in_order(&chat, "recovered");
     assert_complete(&chat, "recovered");
+}
+
+#[test]
+fn what_a_server_had_not_sent_when_it_crashed_never_arrives() {
+    // The timer at 3,000 takes until 4,000, when the numbers leave.
+    let heard_of_the_first_life = |crash_us| {
+        let mut chat = Chat::new(&Options {
+            cpu: CpuModel {
+                per_message_ns: 1_000_000,
+                ..CpuModel::default()
+            },
+            ..options(1)
+        })
+        .unwrap();
+        let life = server(&chat, A).life;
+        chat.run_until(crash_us);
+        let crash = Fault::Crash {
+            node: A,
+            disk: Disk::Kept,
+        };
+        chat.inject(crash, Some(50_000));
+        chat.run_until(1_000_000);
+        server(&chat, B).got.get(&(A, life)).cloned()
+    };
+    assert_eq!(heard_of_the_first_life(3_500), None);
+    assert_eq!(heard_of_the_first_life(4_500), Some(vec![1]));
 }
 
 #[test]
