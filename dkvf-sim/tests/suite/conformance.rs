@@ -133,10 +133,12 @@ fn read_only_transactions_occur_where_the_protocol_has_them() {
     let share = |options: Options| options.workload.mix.read_only;
     assert!(
         conformance::SEEDS
+            .clone()
             .any(|seed| share(conformance::options::<GentleRain>(seed, FaultKinds::NONE)) > 0.0)
     );
     assert!(
         conformance::SEEDS
+            .clone()
             .all(|seed| share(conformance::options::<Eventual>(seed, FaultKinds::NONE)) == 0.0)
     );
 }
