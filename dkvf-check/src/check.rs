@@ -139,10 +139,9 @@ impl Model {
             | Model::MonotonicWrites
             | Model::WritesFollowReads
             | Model::Pram => sessions::check(self, history, options),
-            Model::Causal
-            | Model::CausalWeak
-            | Model::CausalMemory
-            | Model::ReadAtomic => causal::check(self, history, options),
+            Model::Causal | Model::CausalWeak | Model::CausalMemory | Model::ReadAtomic => {
+                causal::check(self, history, options)
+            }
             Model::Linearizable => linear::check(history, options),
             Model::ReadUncommitted
             | Model::CommittedReads

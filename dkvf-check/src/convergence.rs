@@ -60,7 +60,9 @@ fn final_reads(view: &KeyView, quiet_us: u64) -> Result<Vec<(SiteId, Step)>, Pro
         let op = view.history.transaction_of(step.op);
         if step.kind == Kind::Read && op.invoke_us >= quiet_us {
             let last = &mut finals[op.site.index()];
-            if last.is_none_or(|last| view.history.transaction_of(last.op).invoke_us <= op.invoke_us) {
+            if last
+                .is_none_or(|last| view.history.transaction_of(last.op).invoke_us <= op.invoke_us)
+            {
                 *last = Some(step);
             }
         }

@@ -379,7 +379,9 @@ impl History {
 
     /// The name of the written value `value`, if it has one.
     pub(crate) fn find_value(&self, value: &[u8]) -> Option<ValueId> {
-        self.values.find(value).and_then(|index| ValueId::at(index + 1))
+        self.values
+            .find(value)
+            .and_then(|index| ValueId::at(index + 1))
     }
 
     /// How many different keys are named.
@@ -512,7 +514,7 @@ mod tests {
     #[test]
     fn a_transaction_of_one_operation_takes_about_a_hundred_bytes() {
         // With its owner and its end, 4 bytes each.
-        assert_eq!(size_of::<Transaction>() + size_of::<Operation>(), 40 + 64);
+        assert_eq!(size_of::<Transaction>() + size_of::<Operation>(), 40 + 48);
     }
 
     #[test]
@@ -558,7 +560,10 @@ mod tests {
             version: None,
         };
         history.push(transaction, []);
-        history.push(transaction, [one, both].map(Action::ReadList).map(operation));
+        history.push(
+            transaction,
+            [one, both].map(Action::ReadList).map(operation),
+        );
         history.push(transaction, [operation(Action::Append(values[0]))]);
         assert_eq!(
             [0, 1, 2].map(|id| history.operations_of(id)),

@@ -1,8 +1,8 @@
 //! One key of a history after the pre-pass that all models share: what counts
 //! as written, who read what, and whether the values make sense at all.
 
-use crate::history::{Action, History, KeyId, OpId, Outcome, ValueId};
 use crate::check::Evidence;
+use crate::history::{Action, History, KeyId, OpId, Outcome, ValueId};
 use crate::verdict::{Anomaly, AnomalyKind, Verdict};
 
 /// Why a key does not satisfy a model.
@@ -216,9 +216,7 @@ impl<'h> KeyView<'h> {
 
     /// The value of `node` as text.
     pub(crate) fn text(&self, node: Node) -> String {
-        let value = self
-            .write(node)
-            .and_then(|op| effect(self.history, op).1);
+        let value = self.write(node).and_then(|op| effect(self.history, op).1);
         self.history.value_text(value)
     }
 

@@ -35,8 +35,8 @@ pub use history::{
     About, Action, History, KeyId, ListId, OpId, Operation, Outcome, Scan, ScanId, SiteId, Stamps,
     Transaction, TxnId, ValueId,
 };
-pub use linear::{DataType, UnknownDataType};
 pub use ladder::Ladder;
+pub use linear::{DataType, UnknownDataType};
 pub use minimise::{Minimal, minimise};
 pub use model::{Model, Order, UnknownModel, UnknownOrder};
 pub use verdict::{Anomaly, AnomalyKind, Edge, EdgeKind, Verdict};

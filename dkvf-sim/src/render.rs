@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use dkvf_check::picture::{Bar, Diagram, Lane, Mark, Message, Step};
 use dkvf_check::{Anomaly, History};
 
-use self::sessions::{is_by, sessions, with_sessions_of_history};
+use self::sessions::{is_by, sessions};
 use crate::trace::{Place, TraceEvent};
 
 /// More messages than this are not drawn: those of the most frequent names are left out, heartbeats mostly.
@@ -61,11 +61,10 @@ pub fn diagram(trace: &[TraceEvent], view: &View) -> Diagram {
         diagram.caption.push("Nothing happened.".to_owned());
         return diagram;
     };
-    let named = with_sessions_of_history(trace);
-    let sessions = sessions(&named, view, &window);
+    let sessions = sessions(trace, view, &window);
     let is_shown =
         |event: &&TraceEvent| is_within(event, &window) && is_by(event, sessions.as_ref());
-    let seen: Vec<&TraceEvent> = named.iter().filter(is_shown).collect();
+    let seen: Vec<&TraceEvent> = trace.iter().filter(is_shown).collect();
     let frequent = frequent_names(&seen);
     let lanes = Lanes::new(&seen, &frequent);
     for event in seen {

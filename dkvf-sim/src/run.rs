@@ -298,6 +298,9 @@ impl<P: Protocol> Run<P> {
         let naming = &self.workload.spec().naming;
         let mut trace = simulation.trace.unwrap_or_default();
         if options.trace {
+            for event in &mut trace {
+                event.rename_clients(|number| self.driver.recorded_session(number));
+            }
             trace.extend(entries.iter().map(|entry| operation(entry, &self.workload)));
             trace.sort_by_key(TraceEvent::begin_us);
         }

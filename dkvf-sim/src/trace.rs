@@ -82,11 +82,23 @@ pub enum TraceEvent {
 pub enum Place {
     /// A server, by its name.
     Server(String),
-    /// A client session, by its number.
+    /// A client session, by its number in the history.
     Client(u32),
 }
 
 impl TraceEvent {
+    /// Gives the clients of a message the numbers that `name` has for theirs.
+    pub(crate) fn rename_clients(&mut self, name: impl Fn(u32) -> Option<u32>) {
+        let TraceEvent::Message { from, to, .. } = self else {
+            return;
+        };
+        for place in [from, to] {
+            if let Place::Client(number) = place {
+                *number = name(*number).unwrap_or(*number);
+            }
+        }
+    }
+
     /// When it began.
     pub fn begin_us(&self) -> u64 {
         match self {

@@ -93,6 +93,8 @@ struct Shared<C: Client> {
     new_session: NewSession<C>,
     /// By number of the port's session: the program that took it.
     owners: RefCell<Vec<usize>>,
+    /// By number of the port's session: its number in the history.
+    recorded_as: RefCell<Vec<u32>>,
     workload: Workload,
     progress: Arc<Progress>,
     report: RefCell<Report>,
@@ -113,6 +115,7 @@ impl<C: Client> Driver<C> {
             port,
             new_session,
             owners: RefCell::default(),
+            recorded_as: RefCell::default(),
             workload,
             progress,
             report: RefCell::default(),
@@ -221,6 +224,15 @@ impl<C: Client> Driver<C> {
         indexes
     }
 
+    /// What a session of the port is called in the history; `None` if no program took it.
+    pub fn recorded_session(&self, number: u32) -> Option<u32> {
+        let known = self.shared.recorded_as.borrow();
+        known
+            .get(number as usize)
+            .copied()
+            .filter(|session| *session != u32::MAX)
+    }
+
     /// Takes what was measured so far.
     pub fn take_report(&self) -> Report {
         self.shared.report.take()
@@ -308,6 +320,7 @@ impl<C: Client> Seat<C> {
     fn new(shared: &Rc<Shared<C>>, program: usize, session: u32, replica: u16) -> Self {
         let recording = shared.recorder.borrow().is_some();
         let (number, client) = shared.open_session(program, replica, recording);
+        shared.note_recorded(number, session);
         Seat {
             shared: shared.clone(),
             program,
@@ -329,6 +342,7 @@ impl<C: Client> Seat<C> {
         self.recorded_as = self
             .recorded_as
             .wrapping_add(self.shared.workload.sessions());
+        self.shared.note_recorded(self.number, self.recorded_as);
     }
 
     fn record<T>(
@@ -667,6 +681,14 @@ impl<C: Client> Shared<C> {
             client.context().record_witnesses();
         }
         (number, client)
+    }
+
+    /// Remembers what a session of the port is called in the history.
+    fn note_recorded(&self, number: u32, recorded_as: u32) {
+        let mut known = self.recorded_as.borrow_mut();
+        let length = known.len().max(number as usize + 1);
+        known.resize(length, u32::MAX);
+        known[number as usize] = recorded_as;
     }
 }
 

@@ -148,7 +148,7 @@ fn the_table_tells_the_faults_and_that_nothing_was_claimed() {
     assert_status(&output, 2);
     let table = text(&output.stdout);
     for words in [
-        "not claimed\n",
+        "  not claimed ",
         "eventual: 1 fault: crash at 0.",
         "operations: not claimed under crash-replaced",
         "eventual: claimed under partition, delay, skew",

@@ -1,7 +1,7 @@
 //! The `dkvf` binary as its users have it: arguments, output, exit status. One file per command.
 
-mod check;
 mod calibrate;
+mod check;
 mod client_and_server;
 mod compare;
 mod faults;

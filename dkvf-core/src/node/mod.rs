@@ -470,10 +470,7 @@ impl<S: Server> Node<S> {
     pub fn next_due(&self) -> Due {
         let timer = self.cx.timers.next_due();
         Due {
-            monotonic_us: timer
-                .into_iter()
-                .chain(self.parking.next_deadline())
-                .min(),
+            monotonic_us: timer.into_iter().chain(self.parking.next_deadline()).min(),
             clock_us: self.parking.next_clock(),
         }
     }

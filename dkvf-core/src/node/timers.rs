@@ -50,7 +50,10 @@ impl<T: Copy + Ord> Timers<T> {
 
     /// The longest period of a periodic timer.
     pub(crate) fn longest_period(&self) -> Option<u64> {
-        self.armed.values().filter_map(|armed| armed.period_us).max()
+        self.armed
+            .values()
+            .filter_map(|armed| armed.period_us)
+            .max()
     }
 
     pub(crate) fn next_due(&self) -> Option<u64> {

@@ -1,69 +1,10 @@
-//! The sessions of a trace, and which of them a picture shows.
+//! Which sessions of a trace a picture shows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use super::{View, is_within, replica_of};
+use super::{View, is_within};
 use crate::trace::{Place, TraceEvent};
-
-/// The trace with one number for each session. A message has the number of the connection's session, an operation that of
-/// the history: those belong together that begin most often at the same time at the same replica.
-pub(super) fn with_sessions_of_history(trace: &[TraceEvent]) -> Vec<TraceEvent> {
-    let mut operations: BTreeMap<(u16, u64), Vec<u32>> = BTreeMap::new();
-    for event in trace {
-        if let TraceEvent::Operation {
-            session,
-            replica,
-            start_us,
-            ..
-        } = event
-        {
-            operations
-                .entry((*replica, *start_us))
-                .or_default()
-                .push(*session);
-        }
-    }
-    let mut votes: BTreeMap<u32, BTreeMap<u32, usize>> = BTreeMap::new();
-    for event in trace {
-        if let TraceEvent::Message {
-            from: Place::Client(number),
-            to,
-            sent_us,
-            ..
-        } = event
-            && let Some(sessions) =
-                replica_of(to).and_then(|replica| operations.get(&(replica, *sent_us)))
-        {
-            for session in sessions {
-                *votes
-                    .entry(*number)
-                    .or_default()
-                    .entry(*session)
-                    .or_default() += 1;
-            }
-        }
-    }
-    let session_of = |number: u32| {
-        let sessions = votes.get(&number)?.iter();
-        sessions
-            .max_by_key(|(_, votes)| **votes)
-            .map(|(session, _)| *session)
-    };
-    let named = |place: &mut Place| {
-        if let Place::Client(number) = place {
-            *number = session_of(*number).unwrap_or(*number);
-        }
-    };
-    let mut trace = trace.to_vec();
-    for event in &mut trace {
-        if let TraceEvent::Message { from, to, .. } = event {
-            named(from);
-            named(to);
-        }
-    }
-    trace
-}
 
 /// The sessions of a picture: those of the operations it is about, and those that touch the same keys meanwhile. `None` if it
 /// is about all.
