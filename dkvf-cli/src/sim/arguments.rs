@@ -82,8 +82,8 @@ pub struct WorldArguments {
     /// [default: 2000 with --faults, otherwise none].
     #[arg(long, value_name = "MS|none")]
     pub spread: Option<String>,
-    /// One-way latency between replicas: constant:MS, uniform:MS[:SPREAD], normal:MS:DEVIATION, aws, gcp, or a matrix file
-    /// [default: uniform:10:5].
+    /// One-way latency between replicas: constant:MS, uniform:MS or uniform:MS:SPREAD, normal:MS:DEVIATION, aws, gcp,
+    /// or a matrix file [default: uniform:10:5].
     #[arg(long, value_name = "LATENCY")]
     pub latency: Option<String>,
     /// The same within a replica, clients included [default: uniform:0.25:0.15].
